@@ -18,9 +18,10 @@ from typing import Any
 from harness import met, place, table
 
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import pack
+from pytest_kernelprof.schema.document import Run, Test, pack
+from pytest_kernelprof.schema.environment import Environment
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Environment, Kernel, Metric, Profile, Run, Test, Timeline
+from pytest_kernelprof.schema.profile import Kernel, Metric, Profile, Timeline
 
 PROFILES, EVENTS = 200, 5_000
 MOST_TIMES_THE_FILE = 5.0

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from rounds import kernels_of, many, profile_of, round_of, run_of
 
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.document import bounded
-from pytest_kernelprof.schema.run import Run, Test
+from pytest_kernelprof.schema.document import Run, Test, bounded
 
 MOST_MB, MOST_LOADED_S, MOST_MAKING_S = 2.0, 1.5, 3.0
 _PAINT = """() => new Promise((done) => {

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.schema.run import Run
+from pytest_kernelprof.schema.document import Run
 from pytest_kernelprof.summary.words import shortened
 
 

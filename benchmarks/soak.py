@@ -30,7 +30,7 @@ from pytest_kernelprof.device.inventory import current_device, load_torch, synch
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.schema.recording import DeviceKind
 
 Work = Callable[[int], None]
@@ -178,7 +178,7 @@ class Soak:
             return
         self._check(f"{name}, {n}, {'one-shot' if once else 'call'}", profile, before)
 
-    def _profile(self, name: str, n: int, *, once: bool, raises: bool) -> run.Profile:
+    def _profile(self, name: str, n: int, *, once: bool, raises: bool) -> Profile:
         work = self._works[name]
 
         def call() -> None:
@@ -194,7 +194,7 @@ class Soak:
             call()
         return found[0].profile
 
-    def _check(self, what: str, profile: run.Profile, before: int) -> None:
+    def _check(self, what: str, profile: Profile, before: int) -> None:
         ran = self._count() - before
         self.retaken += profile.integrity.retakes > 0
         if not profile.integrity.complete:

@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_kernelprof.schema.comparison import RunComparison, TracesComparison
 from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema.profile import Profile
 
 SCHEMAS: dict[str, tuple[type, str]] = {
     "run": (Document, "A run document of pytest-kernelprof"),

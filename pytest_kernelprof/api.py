@@ -7,7 +7,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity, Origin
+from pytest_kernelprof.schema.profile import (
+    Bound,
+    Collective,
+    Copy,
+    Gaps,
+    HostShares,
+    Kernel,
+    Metric,
+    Wait,
+)
+from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.units import name_of, whole_number
 
@@ -44,12 +55,12 @@ class Profile:
 
     def __init__(
         self,
-        record: run.Profile,
+        record: ProfileRecord,
         *,
         trace: str = "",
         recording: Recording = NOTHING_NOTED,
         keeps: object = None,
-        origin: run.Origin | None = None,
+        origin: Origin | None = None,
         no_kernels: str = "",
         no_trace: str = "",
         max_bytes: int = 8_000_000_000,
@@ -119,7 +130,7 @@ class Profile:
         return self.record.environment.kind
 
     @property
-    def environment(self) -> run.Environment:
+    def environment(self) -> Environment:
         """The device and the software around it."""
         return self.record.environment
 
@@ -129,7 +140,7 @@ class Profile:
         return self.record.rounds
 
     @property
-    def integrity(self) -> run.Integrity:
+    def integrity(self) -> Integrity:
         """Whether the profile is complete, and what is missing if not."""
         return self.record.integrity
 
@@ -139,7 +150,7 @@ class Profile:
         return self.record.kernel_count
 
     @property
-    def kernels(self) -> tuple[run.Kernel, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of one call in launch order: of the round that had most of them.
 
         Raises:
@@ -148,23 +159,23 @@ class Profile:
         return self._whole().kernels
 
     @property
-    def collectives(self) -> tuple[run.Collective, ...]:
+    def collectives(self) -> tuple[Collective, ...]:
         """The communication kernels of one call, in launch order."""
         return self.record.collectives
 
     @property
-    def ranks(self) -> tuple[run.Profile, ...]:
+    def ranks(self) -> tuple[ProfileRecord, ...]:
         """The records of all ranks, by number, where the call ran on several; else this one's."""
         return self.record.ranks
 
     @property
-    def variants(self) -> tuple[tuple[run.Kernel, ...], ...]:
+    def variants(self) -> tuple[tuple[Kernel, ...], ...]:
         """The different sequences of kernels among the rounds, by name and operators; ``kernels``
         comes first. Nearly always it is the only one."""
         record = self._whole()
         return (record.kernels, *record.variants)
 
-    def kernels_of_rounds(self) -> tuple[tuple[run.Kernel, ...], ...]:
+    def kernels_of_rounds(self) -> tuple[tuple[Kernel, ...], ...]:
         """The kernels of each profiled round, in launch order, without source lines: read from the
         trace again, which takes as long as it is large.
 
@@ -181,39 +192,39 @@ class Profile:
         return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
 
     @property
-    def copies(self) -> tuple[run.Copy, ...]:
+    def copies(self) -> tuple[Copy, ...]:
         """The memory copies of one call in order; none on the CPU."""
         return self._whole().copies
 
     @property
-    def waits(self) -> tuple[run.Wait, ...]:
+    def waits(self) -> tuple[Wait, ...]:
         """The waits of the host for the device in one call, in order; on the CPU the reads of a
         tensor's value that would wait on a GPU."""
         return self._whole().waits
 
     @property
-    def metrics(self) -> dict[str, run.Metric]:
+    def metrics(self) -> dict[str, Metric]:
         """All metrics by name."""
         return self.record.metrics
 
     @property
-    def bound(self) -> run.Bound:
+    def bound(self) -> Bound:
         """What the call is limited by, with the reason in words."""
         return self.record.bound
 
     @property
-    def gaps(self) -> run.Gaps:
+    def gaps(self) -> Gaps:
         """Why the device was idle between the activities of each round; none on the CPU."""
         return self.record.gaps
 
     @property
-    def host_shares(self) -> run.HostShares | None:
+    def host_shares(self) -> HostShares | None:
         """Where the host's time went in the profiled rounds: dispatch, launch calls, waiting. None
         on the CPU and for traces without our rounds."""
         return self.record.host_shares
 
     @property
-    def conditions(self) -> run.Conditions:
+    def conditions(self) -> Conditions:
         """What the GPU was like while it was timed; nothing known where it was not."""
         return self.record.conditions
 
@@ -258,7 +269,7 @@ class Profile:
             raise IncompleteProfile(self._no_trace)
         return self._trace
 
-    def _whole(self) -> run.Profile:
+    def _whole(self) -> ProfileRecord:
         if self._no_kernels:
             raise IncompleteProfile(self._no_kernels)
         return self.record

@@ -9,8 +9,7 @@ from pytest_kernelprof.errors import RunFileError, TraceError
 if TYPE_CHECKING:
     import mmap
 
-    from pytest_kernelprof.schema.document import Outline
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.document import Outline, Run
 
 _EXPECTED = "a run document, as pytest --kernelprof-json=PATH writes it"
 _MOST_BYTES = 2 * 10**9

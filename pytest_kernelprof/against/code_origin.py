@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.against.import_redirect import Mapping
     from pytest_kernelprof.against.protocol import Launch
-    from pytest_kernelprof.schema.run import Kernel, Test
+    from pytest_kernelprof.schema.document import Test
+    from pytest_kernelprof.schema.profile import Kernel
 
 _FOLDERS = ("", "src", "python", "lib")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")

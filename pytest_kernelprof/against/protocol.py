@@ -24,7 +24,8 @@ import msgspec
 
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.schema.comparison import Sampled
-from pytest_kernelprof.schema.run import Profile, Test
+from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:

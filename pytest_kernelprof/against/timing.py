@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.schema.comparison import Side
-    from pytest_kernelprof.schema.run import Conditions
+    from pytest_kernelprof.schema.environment import Conditions
 
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]
 

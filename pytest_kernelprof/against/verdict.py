@@ -12,8 +12,7 @@ from pytest_kernelprof.against.revision import named
 from pytest_kernelprof.comparison.comparability import differences, forbidding
 from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.schema.comparison import ProfileComparison
-from pytest_kernelprof.schema.snapshot import COUNTS
+from pytest_kernelprof.schema.comparison import KEPT_COUNTS, ProfileComparison
 from pytest_kernelprof.stats.intervals import unless_reconfigured
 
 if TYPE_CHECKING:
@@ -23,14 +22,16 @@ if TYPE_CHECKING:
     from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.comparison.comparability import Difference
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta, Paired
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
 
 _NOTICED_US = 0.1
 """A kernel of many rounds in turn is told as slower from so much on."""
 _DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
 # Of these a snapshot keeps the directions.
 _SUMS = {
-    total: [name for name in COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)]
+    total: [
+        name for name in KEPT_COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)
+    ]
     for total in ("memcpys", "memcpy_bytes")
 }
 
@@ -277,7 +278,7 @@ def _allowed(profile: Profile) -> frozenset[str]:
     for found in kept:
         if found is not None and found.source == "snapshot":
             sums = {name for name, parts in _SUMS.items() if not set(parts) & set(found.lost)}
-            return frozenset({"kernels", *COUNTS} | sums) - set(found.lost)
+            return frozenset({"kernels", *KEPT_COUNTS} | sums) - set(found.lost)
     return frozenset()
 
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.round_events import directions
 from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
-from pytest_kernelprof.schema.profile import QUEUED_US
-from pytest_kernelprof.schema.run import Bound, Gaps, HostShares, Metric, RoundGaps
+from pytest_kernelprof.schema.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
 from pytest_kernelprof.stats.intervals import median_interval
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.integrity import unrecorded_memsets
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.schema.recording import HostTimings, Recording, Roofline
-    from pytest_kernelprof.schema.run import Metric
     from pytest_kernelprof.trace.columns import Bools, Ints
     from pytest_kernelprof.trace.correlation import Reading
 

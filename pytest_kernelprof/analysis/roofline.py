@@ -14,15 +14,12 @@ from pytest_kernelprof.schema.recording import Roofline
 from pytest_kernelprof.trace.correlation import ancestors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.trace.columns import Input
+    from pytest_kernelprof.trace.columns import Input, Trace
+    from pytest_kernelprof.trace.correlation import Links
 
     Inputs = Sequence[Input]
-    from collections.abc import Mapping, Sequence
-
-    from pytest_kernelprof.trace.columns import Trace
-    from pytest_kernelprof.trace.correlation import Links
 
 
 _ITEM_SIZE = {
@@ -55,7 +52,8 @@ class Amount:
 
 def amount_of(operator: str, inputs: Inputs) -> Amount | None:
     """The work of an operator, by name and inputs; None where they do not tell it."""
-    formula = _FORMULAS.get(operator) or _FORMULAS.get(_out_of_place(operator))
+    # ``aten::add_`` does and moves what ``aten::add`` does.
+    formula = _FORMULAS.get(operator) or _FORMULAS.get(operator.removesuffix("_"))
     if formula is None:
         return None
     try:
@@ -66,11 +64,6 @@ def amount_of(operator: str, inputs: Inputs) -> Amount | None:
 
 class _Unknown(Exception):  # noqa: N818 (no error: the shapes do not tell)
     """The inputs do not tell how much is done."""
-
-
-def _out_of_place(operator: str) -> str:
-    """``aten::add_`` does and moves what ``aten::add`` does."""
-    return operator.removesuffix("_")
 
 
 def _size(one: Input) -> int:
@@ -231,21 +224,14 @@ def _copy(inputs: Inputs) -> Amount:
     return Amount(0, _read(to) + (_read(source) if source.shape else 0), to.dtype)
 
 
-def _fill(inputs: Inputs) -> Amount:
-    (to,) = _tensors(inputs[:1])
-    return Amount(0, _read(to), to.dtype)
+def _passes(times: int, *, computes: bool = True) -> Callable[[Inputs], Amount]:
+    """Goes over its first input so many times, and moves next to nothing else."""
 
+    def amount(inputs: Inputs) -> Amount:
+        (x,) = _tensors(inputs[:1])
+        return Amount(math.prod(x.shape) if computes else 0, times * _read(x), x.dtype)
 
-def _reduction(inputs: Inputs) -> Amount:
-    """Reads its first input; what it writes is small, and not known from shapes alone."""
-    (x,) = _tensors(inputs[:1])
-    return Amount(math.prod(x.shape), _read(x), x.dtype)
-
-
-def _row_by_row(inputs: Inputs) -> Amount:
-    """Reads its first input and writes as much (normalisations, softmax)."""
-    (x,) = _tensors(inputs[:1])
-    return Amount(math.prod(x.shape), 2 * _read(x), x.dtype)
+    return amount
 
 
 def _named(names: str, formula: Callable[[Inputs], Amount]) -> dict[str, Callable[..., Amount]]:
@@ -279,9 +265,11 @@ _FORMULAS: dict[str, Callable[[Inputs], Amount]] = {
     **_named("logical_not isnan isfinite", _pointwise(1, out_size=1)),
     **_named("eq ne lt le gt ge", _pointwise(2, out_size=1)),
     **_named("copy", _copy),
-    **_named("fill zero", _fill),
-    **_named("sum mean amax amin max min any all argmax argmin prod norm", _reduction),
-    **_named("_softmax _log_softmax native_layer_norm native_group_norm", _row_by_row),
+    **_named("fill zero", _passes(1, computes=False)),
+    # What a reduction writes is small, and not known from shapes alone.
+    **_named("sum mean amax amin max min any all argmax argmin prod norm", _passes(1)),
+    # Row by row: as much is written as is read.
+    **_named("_softmax _log_softmax native_layer_norm native_group_norm", _passes(2)),
 }
 
 

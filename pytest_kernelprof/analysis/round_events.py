@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from pytest_kernelprof.schema.profile import OperatorNode
+from pytest_kernelprof.schema.profile import (
+    Copy,
+    Kernel,
+    OperatorNode,
+    Timeline,
+    TimelineKind,
+    Wait,
+)
 from pytest_kernelprof.schema.recording import OwnNames
-from pytest_kernelprof.schema.run import Copy, Kernel, Timeline, TimelineKind, Wait
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
 from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
 from pytest_kernelprof.trace.vocabulary import (
@@ -29,7 +35,7 @@ from pytest_kernelprof.trace.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Names, Operators, Spans, Trace
+    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Operators, Spans, Trace
     from pytest_kernelprof.trace.correlation import Reading
 
 

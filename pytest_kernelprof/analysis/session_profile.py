@@ -45,16 +45,9 @@ from pytest_kernelprof.analysis.round_events import (
     waiting_calls,
     waits_of,
 )
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Environment,
-    Gaps,
-    Integrity,
-    Kernel,
-    Metric,
-    Profile,
-)
+from pytest_kernelprof.schema.profile import Gaps, Kernel, Metric, Profile
 from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.integrity import (
     check_clock,
@@ -84,11 +77,6 @@ _NOT_ASKED = "not available: this torch does not count compilations"
 _GAVE_UP = (
     "calls that need one: torch.compile gave up on this code at its recompile_limit, and runs it "
     "uncompiled"
-)
-_HIDDEN = (
-    "a compiled graph may hide its kernels: Inductor's switch config.cpp.enable_kernel_profile was "
-    "off when this process first measured; leave it on (TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) "
-    "before anything is compiled"
 )
 _SILENT = (
     "code that torch.compile compiled ran without an operator that computes in the trace: its back "
@@ -385,10 +373,8 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     recording = reading.trace.recording
     if recording.compute_operators is None:
         return (_NOT_CLASSIFIED,)
-    compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
-    hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
     silent = (_SILENT,) if silent_regions(reading) else ()
-    return (*recording.unseen, *hidden, *silent, *_unclassified(reading))
+    return (*recording.unseen, *silent, *_unclassified(reading))
 
 
 def _unclassified(reading: Reading) -> tuple[str, ...]:

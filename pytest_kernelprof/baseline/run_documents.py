@@ -17,16 +17,17 @@ from pytest_kernelprof.comparison.comparability import (
 from pytest_kernelprof.comparison.judge import judge, lost_words, status_of, verdict_of
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison
-from pytest_kernelprof.schema.document import bounded
+from pytest_kernelprof.schema.document import Run, Test, bounded
+from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Conditions, Metric, Profile, Run, Test
+from pytest_kernelprof.schema.profile import Metric, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
-    from pytest_kernelprof.schema.run import TestOutcome
+    from pytest_kernelprof.schema.document import TestOutcome
 
     Baselines = Sequence[Profile | None]
 

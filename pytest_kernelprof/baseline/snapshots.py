@@ -22,13 +22,22 @@ from msgspec.structs import replace
 from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.comparison.comparability import differences, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
-from pytest_kernelprof.comparison.kernel_keys import STEP
+from pytest_kernelprof.comparison.kernel_pairing import STEP
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.names.short_names import comparable_name, kept_name
 from pytest_kernelprof.schema.codec import from_builtins, text, why_no_target, write_atomically
-from pytest_kernelprof.schema.comparison import KernelSide, MetricDelta, ProfileComparison
+from pytest_kernelprof.schema.comparison import (
+    KEPT_COUNTS,
+    SNAPSHOT_FORMAT,
+    SNAPSHOT_VERSION,
+    Edited,
+    KeptProfile,
+    KeptTest,
+    KernelSide,
+    MetricDelta,
+    ProfileComparison,
+)
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.snapshot import COUNTS, FORMAT, VERSION, Edited, KeptProfile, KeptTest
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 from pytest_kernelprof.units import printable
 
@@ -36,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.schema.comparison import Change
-    from pytest_kernelprof.schema.run import Kernel, Profile, Run, Test
+    from pytest_kernelprof.schema.document import Run, Test
+    from pytest_kernelprof.schema.profile import Kernel, Profile
 
     Tests = dict[str, KeptTest]
 
@@ -47,7 +57,7 @@ KeptKey = tuple[str, int, int | None]
 
 # Annotations, which are numbered by what ran before, and no operators.
 _NO_OPERATORS = (STEP, "## Call CompiledFxGraph ", "Torch-Compiled Region", "autograd::engine::")
-_DEVICES = {name: METRICS[name].devices for name in ("kernels", *COUNTS)}
+_DEVICES = {name: METRICS[name].devices for name in ("kernels", *KEPT_COUNTS)}
 _TIMES = re.compile(r" x(\d{1,9})\Z")
 
 
@@ -56,7 +66,7 @@ def kept_of(profile: Profile) -> KeptProfile:
     lines = _lines(profile.kernels)
     ordered = not profile.variants
     kind = profile.environment.kind
-    counts = {name: _count(profile, name) for name in COUNTS if kind in _DEVICES[name]}
+    counts = {name: _count(profile, name) for name in KEPT_COUNTS if kind in _DEVICES[name]}
     return KeptProfile(
         kernels=tuple(_run(line, n) for line, n in _runs(lines if ordered else sorted(lines))),
         label=text(profile.label),
@@ -90,7 +100,9 @@ def _why_not_kept(profile: Profile) -> str:
         return "incomplete"
     if integrity.cold or not integrity.settled:
         return "cold"
-    metrics = [profile.metrics[name] for name in ("kernels", *COUNTS) if name in profile.metrics]
+    metrics = [
+        profile.metrics[name] for name in ("kernels", *KEPT_COUNTS) if name in profile.metrics
+    ]
     lines = sorted(_lines(profile.kernels))
     others = (sorted(_lines(variant)) for variant in profile.variants)
     if not all(metric.stable for metric in metrics) or any(other != lines for other in others):
@@ -109,7 +121,9 @@ def compare(kept: KeptProfile, made: Mapping[str, str], profile: Profile) -> Pro
     """
     before, after = sides_of(kept), _sides(profile.kernels)
     kernels = diff_sides(before, after, ordered=kept.ordered and not profile.variants)
-    judged = [name for name in ("kernels", *COUNTS) if profile.environment.kind in _DEVICES[name]]
+    judged = [
+        name for name in ("kernels", *KEPT_COUNTS) if profile.environment.kind in _DEVICES[name]
+    ]
     had = _counts_of(kept)
     now = {name: _count(profile, name) for name in judged}
     metrics = tuple(_deltas({name: had[name] for name in judged}, now))
@@ -211,7 +225,7 @@ def _count(profile: Profile, name: str) -> int | None:
 
 def _counts_of(kept: KeptProfile) -> dict[str, int | None]:
     kernels = sum(times for _, times in map(parse_line, kept.kernels))
-    return {"kernels": kernels, **{name: kept.counts.get(name, 0) for name in COUNTS}}
+    return {"kernels": kernels, **{name: kept.counts.get(name, 0) for name in KEPT_COUNTS}}
 
 
 def _deltas(old: Mapping[str, int | None], new: Mapping[str, int | None]) -> Iterator[MetricDelta]:
@@ -412,7 +426,7 @@ def to_text(tests: Mapping[str, KeptTest]) -> bytes:
         key: replace(test, made_with={}) if test.made_with == usual else test
         for key, test in tests.items()
     }
-    whole = msgspec.to_builtins(_File(VERSION, FORMAT, usual, entries))
+    whole = msgspec.to_builtins(_File(SNAPSHOT_VERSION, SNAPSHOT_FORMAT, usual, entries))
     return (json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -439,20 +453,20 @@ def from_text(data: bytes) -> Tests:
 
 def _refuse_other_formats(plain: dict[str, Any], text: str) -> None:
     version, line = plain.get("schema"), _line_of(text, "schema")
-    if plain.get("format") != FORMAT:
-        why = f'not a snapshot file ("format": "{FORMAT}")'
+    if plain.get("format") != SNAPSHOT_FORMAT:
+        why = f'not a snapshot file ("format": "{SNAPSHOT_FORMAT}")'
         raise BadTextError(_line_of(text, "format"), why)
-    if type(version) is not int or version < VERSION:
-        raise BadTextError(line, f"a different schema than {VERSION}")
-    if version > VERSION:
+    if type(version) is not int or version < SNAPSHOT_VERSION:
+        raise BadTextError(line, f"a different schema than {SNAPSHOT_VERSION}")
+    if version > SNAPSHOT_VERSION:
         raise BadTextError(line, "written by a newer pytest-kernelprof than this one: upgrade it")
 
 
 def _refuse_wrong_counts(test: object, key: str, text: str) -> None:
     for name, count in _counts_in(test):
         line = _line_of(text, "tests", key, name, value=count)
-        if name not in COUNTS:
-            raise BadTextError(line, f"{name!r} is not one of {', '.join(COUNTS)}")
+        if name not in KEPT_COUNTS:
+            raise BadTextError(line, f"{name!r} is not one of {', '.join(KEPT_COUNTS)}")
         if count is not None and (type(count) is not int or not 0 <= count < _LARGEST):
             got = reprlib.repr(count)
             raise BadTextError(line, f"{name}: expected a whole number of zero or more, got {got}")

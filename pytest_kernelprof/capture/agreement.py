@@ -40,11 +40,9 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError, first_line
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import ModuleType
 
-    from pytest_kernelprof.capture.rendezvous import Meeting
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.usage_lock import GpuLock
 
@@ -417,7 +415,7 @@ class _Together(Agreement):
     def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[GpuLock | None]:
         """The first rank of each host locks for all of them, in one order: two runs that each
         have some of the GPUs would wait for each other."""
-        own = gpu_uuid(device)
+        own = gpu_uuid(device.index)
         locks: dict[str, GpuLock] = {}
         why = ""
         with contextlib.ExitStack() as held:

@@ -73,18 +73,17 @@ def compilations() -> Compilations:
     return _seen.now()
 
 
+@dataclass(slots=True)
 class _Seen:
     """The counts. Attempts are made under the compiler's own lock, so plain numbers do."""
 
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.late = 0
-        self.refused = 0
-        self.may_refuse = False
-        self.countable = False
+    compiled: int = 0
+    refused: int = 0
+    may_refuse: bool = False
+    countable: bool = False
 
     def now(self) -> Compilations:
-        compiled = self.attempts + self.late if self.countable else None
+        compiled = self.compiled if self.countable else None
         return Compilations(compiled, self.refused, self.may_refuse)
 
 
@@ -95,7 +94,7 @@ class _Telling(collections.Counter[int]):
     """Dynamo's count of attempts by frame, which tells of each, whoever clears it."""
 
     def __setitem__(self, frame: int, attempts: int) -> None:
-        _seen.attempts += 1
+        _seen.compiled += 1
         super().__setitem__(frame, attempts)
 
 
@@ -105,7 +104,7 @@ def _watch(convert_frame: ModuleType) -> None:
         return
     _seen.countable = isinstance(attempts, collections.Counter)
     if isinstance(attempts, collections.Counter):
-        _seen.attempts += sum(attempts.values())
+        _seen.compiled += sum(attempts.values())
         # A frame that was tried more than once may have reached the limit before we looked.
         _seen.may_refuse |= any(times > 1 for times in attempts.values())
         convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
@@ -142,7 +141,7 @@ def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(announce)
     def install_callbacks(handler: Any, trigger: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(trigger, "name", "") == "LAZY_BACKWARD":
-            _seen.late += 1
+            _seen.compiled += 1
         return announce(handler, trigger, *args, **kwargs)
 
     return install_callbacks
@@ -186,11 +185,7 @@ class CompiledCode:
 
     def __or__(self, other: CompiledCode) -> CompiledCode:
         """Both together."""
-        return CompiledCode(
-            self.kernels | other.kernels,
-            self.batched | other.batched,
-            tuple(dict.fromkeys(self.unseen + other.unseen)),
-        )
+        return together((self, other))
 
     def all_unseen(self, repeated: Set[str]) -> tuple[str, ...]:
         """What the operators of the rounds do not tell of what ran in them, in words.
@@ -202,6 +197,16 @@ class CompiledCode:
         return (*self.unseen, *([_ONE_A_MATRIX.format(", ".join(unclear))] if unclear else []))
 
 
+def together(codes: Iterable[CompiledCode]) -> CompiledCode:
+    """All of these as one."""
+    every = tuple(codes)
+    return CompiledCode(
+        frozenset(name for one in every for name in one.kernels),
+        frozenset(name for one in every for name in one.batched),
+        tuple(dict.fromkeys(words for one in every for words in one.unseen)),
+    )
+
+
 def code_of_graphs(operators: Iterable[str], annotations: Iterable[str]) -> CompiledCode:
     """The code of the graphs that ran, by the names of events in the rounds.
 
@@ -210,14 +215,12 @@ def code_of_graphs(operators: Iterable[str], annotations: Iterable[str]) -> Comp
     """
     called = {match[1] for name in operators if (match := _CALLED.fullmatch(name))}
     claimed = {match[1] for name in annotations if (match := _CALLED.fullmatch(name))}
-    found = CompiledCode()
+    found: list[CompiledCode] = []
     for key in sorted(called | claimed):
         codes = [code_of_source(graph.source_code) for graph in _graphs(key)]
-        if not codes and key in called:
-            found |= CompiledCode(unseen=(_GONE,))
-        for code in codes:
-            found |= code
-    return found
+        gone = not codes and key in called
+        found += [CompiledCode(unseen=(_GONE,))] if gone else codes
+    return together(found)
 
 
 def code_of_source(source: str) -> CompiledCode:
@@ -225,12 +228,13 @@ def code_of_source(source: str) -> CompiledCode:
     blocks = _PYBINDING.split(source)[1:]
     if _CPP_WRAPPER in source and _CPP_WORK.search(source):
         blocks = [source]
-    found = CompiledCode()
-    for block in blocks:
-        names = frozenset(_RECORDED.findall(block))
-        batched = names if _BATCHED in block else frozenset()
-        found |= CompiledCode(names, batched, () if names else (_HIDDEN,))
-    return found
+    return together(map(_code_of_block, blocks))
+
+
+def _code_of_block(block: str) -> CompiledCode:
+    names = frozenset(_RECORDED.findall(block))
+    batched = names if _BATCHED in block else frozenset()
+    return CompiledCode(names, batched, () if names else (_HIDDEN,))
 
 
 _graph_of_key: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -281,9 +285,7 @@ class Packages:
 
     def code(self) -> CompiledCode:
         """What may have run."""
-        found = CompiledCode()
-        for code in self._looked_at.values():
-            found |= code
+        found = together(self._looked_at.values())
         if self.called and not found.kernels and not found.unseen:
             return CompiledCode(unseen=(_NOT_FOUND,))
         return found

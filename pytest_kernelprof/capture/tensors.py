@@ -15,7 +15,6 @@ import math
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +44,9 @@ def describe(
     given = (leaf for name, one in named for leaf in leaves(torch, name, one, _DEEPEST))
     made = leaves(torch, "the result", result, _DEEPEST)
     lines = [f"{path}: {_words(torch, leaf)}" for path, leaf in itertools.islice(given, most)]
-    lines += [
-        f"{path}: {_words(torch, leaf) if isinstance(leaf, torch.Tensor) else _class_name(leaf)}"
-        for path, leaf in itertools.islice(made, most)
-    ]
+    for path, leaf in itertools.islice(made, most):
+        is_tensor = isinstance(leaf, torch.Tensor)
+        lines.append(f"{path}: {_words(torch, leaf) if is_tensor else type(leaf).__qualname__}")
     return tuple(lines)
 
 
@@ -72,16 +70,19 @@ def _words(torch: Any, value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return repr(value)[:_LONGEST]
     if not isinstance(value, torch.Tensor):
-        return _class_name(value)
+        return type(value).__qualname__
     shape = "x".join(map(str, value.shape)) or "()"
     layout = str(value.layout).removeprefix("torch.")
     if value.layout == torch.strided:
         layout = f"strides {tuple(value.stride())}"
-    return f"{str(value.dtype).removeprefix('torch.')} {shape}, {layout}, {value.device}"
+    return f"{_kind(torch, value)} {shape}, {layout}, {value.device}"
 
 
-def _class_name(value: Any) -> str:
-    return type(value).__qualname__
+def _kind(torch: Any, value: Any) -> str:
+    """The type of a tensor's elements, or of another value."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype).removeprefix("torch.")
+    return type(value).__name__
 
 
 # Rounding alone: a product of 16 bit that sums in another order, one of 32 bit by TF32. Of 64 bit
@@ -92,7 +93,6 @@ _TOLERANCES = {
     **dict.fromkeys(("float32", "complex64"), 1e-3),
     **dict.fromkeys(("float64", "complex128"), 1e-6),
 }
-_DEEPEST = 4
 _MOST_LEAVES = 1_000
 _CHUNK = 1 << 20
 """Numbers that are compared at once: the comparison needs little memory beside the results."""
@@ -247,12 +247,6 @@ def _is_plain(torch: Any, value: Any) -> bool:
 
 def _is_floating(torch: Any, value: Any) -> bool:
     return _is_plain(torch, value) and _kind(torch, value) in _TOLERANCES
-
-
-def _kind(torch: Any, value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return str(value.dtype).removeprefix("torch.")
-    return type(value).__name__
 
 
 def _both(one: str, other: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import operator
 import os
 import statistics
@@ -343,9 +344,6 @@ class Primed:
     cupti_ratio: float
 
 
-_primed: dict[tuple[int, int], Primed] = {}
-
-
 def prime(device: Device) -> Primed:
     """Bring up CUPTI with CPU and CUDA activities, before anything else profiles.
 
@@ -355,14 +353,16 @@ def prime(device: Device) -> Primed:
     Raises:
         ProfilerUnavailable: the canary kernel was not seen; the message names the cause.
     """
-    key = (Real.getpid(), device.index)
-    if key not in _primed:
-        before = _cost_of_a_launch()
-        if not canary_seen():
-            raise ProfilerUnavailable(why_blind())
-        after = _cost_of_a_launch()
-        _primed[key] = Primed(max(0.0, after - before), after / before)
-    return _primed[key]
+    return _prime(Real.getpid(), device.index)
+
+
+@functools.cache
+def _prime(process: int, index: int) -> Primed:
+    before = _cost_of_a_launch()
+    if not canary_seen():
+        raise ProfilerUnavailable(why_blind())
+    after = _cost_of_a_launch()
+    return Primed(max(0.0, after - before), after / before)
 
 
 def canary_seen() -> bool:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.device.inventory import Device
 
 
 def seed_by(name: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.document import Run
 
 # kernelprof report
 

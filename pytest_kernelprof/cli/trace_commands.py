@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.analysis.session_profile import SessionFacts
     from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
     from pytest_kernelprof.summary.ranks import Rank
     from pytest_kernelprof.trace.columns import Trace
     from pytest_kernelprof.trace.correlation import Reading

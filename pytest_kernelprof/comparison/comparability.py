@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_kernelprof.schema.metrics import MetricSpec
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
 
 DISTURBED = "the GPU was disturbed while it was timed"
 """Why times do not compare where other work was on the GPU, or it throttled."""

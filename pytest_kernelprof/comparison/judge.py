@@ -15,14 +15,14 @@ from pytest_kernelprof.schema.comparison import (
     ProfileComparison,
 )
 from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
-from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.schema.comparison import Change
-    from pytest_kernelprof.schema.run import Metric, Place, Profile, Reason, Status
+    from pytest_kernelprof.schema.profile import Metric, Place, Profile, Reason, Status
 
 STATUS_OF: Mapping[Change, Status] = {
     "worse": "failed",

@@ -26,7 +26,7 @@ from pytest_kernelprof.device.usage_lock import (
     finish_work,
     gpu_lock,
 )
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

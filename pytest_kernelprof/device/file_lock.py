@@ -1,8 +1,9 @@
 """Locks of the operating system on files that any user may take, shared or alone.
 
 The system releases them however their process ends. ``filelock`` has none that is shared and does
-that: its read-write locks are SQLite's, or notes that outlive their writer. This module needs the
-standard library alone: a keeper of folders runs without site-packages.
+that: its read-write locks are SQLite's, or notes that outlive their writer. ``FileLock`` locks a
+whole file; ``ByteLocks`` locks its bytes, and shows those that other processes hold. This module
+needs the standard library alone: the supervisor of a run runs without site-packages.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import errno
 import importlib
 import os
 import stat
+import struct
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
 _fcntl: Any = None
@@ -33,6 +36,11 @@ _HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN)
 def can_share() -> bool:
     """Whether this system has locks that several processes hold at once."""
     return _fcntl is not None
+
+
+def can_lock_bytes() -> bool:
+    """Whether ``ByteLocks`` are for this system."""
+    return _fcntl is not None and sys.platform == "linux"
 
 
 def open_file(path: Path, how: int) -> int:
@@ -59,6 +67,13 @@ def open_or_make(path: Path, how: int) -> int:
         return open_file(path, how)
     Real.chmod(path, FOR_ALL_USERS)  # the mode of a new file is cut by the umask
     return handle
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether a path leads to the open file of a handle."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(Real.fstat(handle), Real.lstat(path))
+    return False
 
 
 class FileLock:
@@ -108,33 +123,14 @@ class FileLock:
                 return False
             self.release()
             raise
-        mine = Real.fstat(self.handle)
-        with contextlib.suppress(FileNotFoundError):
-            there = Real.lstat(self.path)
-            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
-                return True
+        if _is_at(self.handle, self.path):
+            return True
         # Folders for all are swept: whoever comes next would open another file at this path.
         self.release()
         return False
 
 
 _file_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
-
-
-def is_refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
-    """Whether somebody else holds so much of a file; False where that cannot be told."""
-    look = FileLock(path)
-    try:
-        return look.opens() and not how(look) and look.handle >= 0
-    except OSError:
-        return False
-    finally:
-        look.release()
-
-
-def held_alone(path: Path) -> bool:
-    """Whether somebody else holds a file alone."""
-    return is_refused(path, FileLock.share)
 
 
 def _hold_nothing() -> None:
@@ -148,3 +144,70 @@ def _hold_nothing() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_hold_nothing)
+
+
+# struct flock of Linux, where a file is larger than 32 bits tell: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class ByteLocks:
+    """Locks of this process on bytes of one file; the bytes need not exist.
+
+    They belong to the process: they are free when it ends, and a forked child has none of them.
+    Closing any handle of the file frees all of them, so nothing else in the process may open it.
+
+    Every method may raise ``OSError``, as those of ``FileLock`` do.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle = -1
+        self._opened: os.stat_result | None = None
+
+    def is_open(self) -> bool:
+        """Whether the file is open and still where it was."""
+        return _is_at(self._handle, self.path)
+
+    def open(self) -> None:
+        """Open the file that is there now, or a new one; nothing of it is held."""
+        if self._opened is not None:
+            with contextlib.suppress(OSError):
+                # A test may have closed the handle, and another file may have its number now.
+                if os.path.samestat(Real.fstat(self._handle), self._opened):
+                    Real.close(self._handle)
+        self._opened = None
+        self._handle = open_or_make(self.path, os.O_RDWR)
+        self._opened = Real.fstat(self._handle)
+
+    def hold(self, first: int, last: int | None = None, *, alone: bool = True) -> bool:
+        """Hold bytes from the first to the last one, by default only the first, if no other
+        process holds any of them, or shares them where they are to be held alone."""
+        how = _fcntl.LOCK_EX if alone else _fcntl.LOCK_SH
+        try:
+            self._lock(how | _fcntl.LOCK_NB, first, last)
+        except OSError as error:
+            if error.errno in _HELD_BY_OTHERS:
+                return False
+            raise
+        return True
+
+    def free(self, first: int, last: int | None = None) -> None:
+        """Hold none of these bytes any more."""
+        self._lock(_fcntl.LOCK_UN, first, last)
+
+    def held(self, first: int, last: int) -> Iterator[int]:
+        """The first byte of each lock that another process holds there, in no order."""
+        left = [(first, last)]
+        while left:
+            first, last = left.pop()
+            asked = _FLOCK.pack(_fcntl.F_WRLCK, os.SEEK_SET, first, last - first + 1, 0)
+            answer = _fcntl.fcntl(self._handle, _fcntl.F_GETLK, asked)
+            kind, _, begin, length, _ = _FLOCK.unpack(answer)
+            if kind != _fcntl.F_UNLCK:
+                yield max(first, begin)
+                end = begin + length if length else last + 1  # 0: to the end of any file
+                parts = ((first, begin - 1), (end, last))
+                left += [(low, high) for low, high in parts if low <= high]
+
+    def _lock(self, how: int, first: int, last: int | None) -> None:
+        _fcntl.lockf(self._handle, how, (first if last is None else last) - first + 1, first)

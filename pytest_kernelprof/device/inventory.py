@@ -260,24 +260,13 @@ def current_device(kind: DeviceKind) -> Device:
     )
 
 
-def gpu_uuid(device: Device) -> str:
-    """The UUID of a GPU as torch has it, without the prefix that NVML and
-    ``CUDA_VISIBLE_DEVICES`` put before it ("GPU-", for a MIG instance "MIG-").
-
-    An index would not do: ``CUDA_VISIBLE_DEVICES`` renumbers, and NVML counts by the PCI bus.
-
-    Raises:
-        ValueError: the device is no GPU.
-    """
-    if device.kind != "cuda":
-        raise ValueError(f"a GPU has a UUID, got a device of kind {device.kind!r}")
-    return uuid_of_index(device.index)
-
-
 @functools.cache
-def uuid_of_index(index: int) -> str:
-    """``gpu_uuid`` of the CUDA device of that index, which means one GPU as long as the process
-    lives.
+def gpu_uuid(index: int) -> str:
+    """The UUID of the CUDA device of that index, which means one GPU as long as the process lives.
+
+    As torch has it: without the prefix that NVML and ``CUDA_VISIBLE_DEVICES`` put before it
+    ("GPU-", for a MIG instance "MIG-"). An index would not do as a name: ``CUDA_VISIBLE_DEVICES``
+    renumbers, and NVML counts by the PCI bus.
 
     Raises:
         RuntimeError: CUDA is broken.

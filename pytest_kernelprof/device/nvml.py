@@ -260,7 +260,7 @@ def gpu_of(device: Device) -> Gpu | Unknown:
     """The GPU as NVML has it, or why it cannot be asked; no words for the CPU."""
     if device.kind != "cuda":
         return Unknown("")  # of the CPU nothing is claimed
-    return _gpu_of(os.getpid(), gpu_uuid(device))
+    return _gpu_of(os.getpid(), gpu_uuid(device.index))
 
 
 def power_limit_w(device: Device) -> int | None:

@@ -1,23 +1,26 @@
 """The lock of a GPU: shared while code runs on it, exclusive while one process times.
 
-The files of a GPU lie in a folder for all users of the machine and begin with its UUID:
+One file for each GPU lies in a folder for all users of the machine. Processes lock bytes of it:
 
-- ``.lock`` is held by the process that times, or that waits until it may. ``.holder`` names it.
-- ``.turn`` is the queue before that. A process that wants to time holds it alone until it has
-  ``.lock``; code that is to start shares it until it has started. So a stream of code keeps no
-  timing process waiting, and code that a stream of timing processes keeps waiting starts together,
-  before the next of them.
-- ``.TOKEN.user`` is one for each process. It is held alone while the process's code runs, shared
-  while the process is at rest, and by nobody once the process is gone. Its text is a note.
+- ``_TURN`` is the queue. A process that wants to time holds it alone until it has the GPU; code
+  that starts shares it until it has started. So a stream of code keeps no timing process waiting,
+  and code that a stream of timing processes keeps waiting starts together, before the next of them.
+- ``_ALONE``: the process that times, or that waits until all code rests. Each locks from its own
+  byte to the last one, so two exclude each other, and the first byte tells which process it is.
+- ``_LIVES``: one byte for each process for as long as it lives. Its number is the process's place.
+- ``_RUNS``: the byte of its place, while the process's code runs.
+- ``_WAITS``: the byte of an owner's place, shared by its partners that ask for the GPU alone.
 
-A process has the GPU to itself when it holds ``.lock`` and no other code runs. Nobody goes from
+A process has the GPU to itself when it holds ``_ALONE`` and no other code runs. Nobody goes from
 shared to exclusive in one step, where two would wait for each other: its own code rests first.
 
 A process that works for another one (a subprocess of a test, a rank) is its partner, and may run
 whenever its owner does. If it had to wait until the owner rests, both would wait for each other.
 While it asks for the GPU alone, its owner counts as at rest: an owner that waits for its partner
-does nothing meanwhile. Each partner holds a file of its own for that, and holds it alone. So who
-looks only shares the file, and nobody who looks can be taken for a partner.
+does nothing meanwhile.
+
+The system frees these locks however a process ends, and shows them without taking them. A second
+file has a note at each place: who the process is, in words.
 
 A process that has not brought up CUDA holds nothing and pays nothing. One that brings it up inside
 a test shares the GPU from its first measurement on, or from its next fixture, call or teardown.
@@ -25,7 +28,6 @@ a test shares the GPU from its first measurement on, or from its next fixture, c
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import getpass
@@ -44,10 +46,8 @@ from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.bindings import bound_already
 from pytest_kernelprof.device.file_lock import (
     FOR_ALL_USERS,
-    FileLock,
-    can_share,
-    held_alone,
-    is_refused,
+    ByteLocks,
+    can_lock_bytes,
     open_file,
     open_or_make,
 )
@@ -57,7 +57,6 @@ from pytest_kernelprof.device.inventory import (
     gpu_uuid,
     is_capturing,
     synchronize_in_use,
-    uuid_of_index,
 )
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
@@ -79,7 +78,7 @@ class Note(msgspec.Struct, frozen=True):
     Attributes:
         pid: its number. namespace: where that number holds; empty where it holds everywhere.
         who: what it does, a test for example. user: whose it is. since: seconds since 1970.
-        token: identifies the process in names of files. owners: the tokens of those it works for.
+        token: identifies the process. owners: the tokens of those that it works for.
     """
 
     pid: int
@@ -104,28 +103,25 @@ class Note(msgspec.Struct, frozen=True):
 _NOTE = msgspec.json.Decoder(Note)
 
 
-def _write_note(path: Path, who: str, token: str = "", owners: tuple[str, ...] = ()) -> None:
-    """Write the note of this process."""
+def _write_note(
+    path: Path, place: int, who: str, token: str = "", owners: tuple[str, ...] = ()
+) -> None:
+    """Write the note of this process in place: another user's file in this folder cannot be
+    replaced. What cannot be written is left out: the lock holds all the same."""
     command = Path(sys.argv[0]).name if sys.argv else ""
     name, since = _printable(who or command), unix_ns() / 1e9
     note = Note(Real.getpid(), name, _user(), since, _namespace(), token, owners)
-    _write(path, msgspec.json.encode(note))
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Write a file in place: another user's in this folder cannot be replaced.
-
-    What cannot be written is left out: the lock holds all the same.
-    """
+    text = msgspec.json.encode(note)[:_LONGEST_NOTE].ljust(_LONGEST_NOTE)
     with contextlib.suppress(OSError), Real.file(open_or_make(path, os.O_WRONLY), "w") as file:
-        file.truncate(0)
+        file.seek(place * _LONGEST_NOTE)
         file.write(text)
 
 
-def _read_note(path: Path) -> Note | None:
-    """A note; None where there is none that can be read."""
+def _read_note(path: Path, place: int) -> Note | None:
+    """The note at a place; None where there is none that can be read."""
     try:
         with Real.file(open_file(path, os.O_RDONLY)) as file:
+            file.seek(place * _LONGEST_NOTE)
             note = _NOTE.decode(file.read(_LONGEST_NOTE))
         return note if note.words else None  # a time that no clock shows cannot be told
     except (OSError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
@@ -163,9 +159,9 @@ _BEHIND_S = 0.006
 so that all have the same chance to be next."""
 _NEXT_S = 0.001
 _MOST_NAMED = 4
-_TRIES = 50
-_RETRY_S = 0.001
-_USER, _AWAY = ".user", ".away"
+_PLACES = 4096
+# Where the bytes of each kind begin. Between two kinds a gap: the system joins what touches.
+_TURN, _ALONE, _LIVES, _RUNS, _WAITS = range(0, 10 * _PLACES, 2 * _PLACES)
 
 
 class NotFree(GpuBusy):
@@ -196,8 +192,8 @@ class GpuLock(OtherProcesses):
     def __init__(self, folder: Path, uuid: str) -> None:
         self.lost = ""
         self.path = folder / f"{uuid}.lock"
-        self._folder, self._uuid = folder, uuid
-        self._holder = folder / f"{uuid}.holder"
+        self._uuid = uuid
+        self._notes = folder / f"{uuid}.notes"
         self._process = Real.getpid()
         self._taken = 0
         self._file: BaseFileLock | None = None
@@ -251,11 +247,10 @@ class GpuLock(OtherProcesses):
         if not _wait(attempt, now_s() + timeout_s, _BEHIND_S):
             return False
         self._file = lock
-        _write_note(self._holder, who)
+        _write_note(self._notes, 0, who)
         return True
 
     def _give_back(self) -> None:
-        _write(self._holder, b"")
         if self._file is not None:
             self._file.release()
 
@@ -270,7 +265,7 @@ class GpuLock(OtherProcesses):
         )
 
     def _holders(self) -> list[str]:
-        note = _read_note(self._holder)
+        note = _read_note(self._notes, 0)
         return [] if note is None else [note.words]
 
 
@@ -284,16 +279,15 @@ class SharedGpuLock(GpuLock):
     def __init__(self, folder: Path, uuid: str) -> None:
         super().__init__(folder, uuid)
         self._token, self._owners = _identity(Real.getpid())
-        self._turn, self._lock = FileLock(folder / f"{uuid}.turn"), FileLock(self.path)
-        self._own = FileLock(folder / f"{uuid}.{self._token}{_USER}")
-        self._away: list[FileLock] = []
+        self._bytes = ByteLocks(self.path)
+        self._place = -1
+        self._waiting: list[int] = []
         self._noted = ""
         self.shares = False
         self._joined = 0
         self._under_owner = self._alone = False
         self._patient = True
         self._timeout_s = 0.0
-        atexit.register(self._remove)
 
     def join(self, timeout_s: float, who: str) -> None:
         """Share it, or go on without where there are no files or no locks."""
@@ -324,14 +318,14 @@ class SharedGpuLock(GpuLock):
             self._say_and_start(timeout_s, who)
 
     def kept_at_rest(self) -> frozenset[int]:
-        """While this process times: whoever lives and does not run, and its owners."""
+        """While this process times: each other one that lives and does not run, and its owners."""
         if not self._alone:
             return frozenset()
         found = [note for note, runs in self._living() if not runs or note.token in self._owners]
         return frozenset(note.pid for note in found)
 
     def partners(self) -> frozenset[int]:
-        """Of one that times those that work for it, and of each of these the others and it itself.
+        """Of one that times those that work for it, and of each of these the others and the owner.
 
         Only those with a note: of others nothing is known but what they do.
         """
@@ -342,11 +336,12 @@ class SharedGpuLock(GpuLock):
         )
 
     def _take(self, timeout_s: float, who: str) -> bool:
-        self._under_owner = self._owner_is_alone()
+        self._open()
+        self._under_owner = bool(self._owners_at(_ALONE))
         if self._under_owner:
             return True
         self._timeout_s = timeout_s
-        self._away = [FileLock(self._file_of(one, self._token + _AWAY)) for one in self._running()]
+        self._waiting = self._owners_at(_RUNS)
         if self.shares:
             self._rest()
         entered = False
@@ -365,54 +360,70 @@ class SharedGpuLock(GpuLock):
             self._start(self._timeout_s)
 
     def _holders(self) -> list[str]:
-        found = super()._holders() if held_alone(self.path) else []
         with contextlib.suppress(OSError):
-            running = list(self._others_that_run())
-            named = [note.words for note in running if note is not None][:_MOST_NAMED]
+            running, known = self._others_that_run(), self._known(_RUNS)
+            named = [known[place] for place in running if place in known][:_MOST_NAMED]
+            words = [note.words for note in (*self._known(_ALONE).values(), *named)]
             more = len(running) - len(named)
-            found += [*named, *([f"{more} more"] if more else [])]
-        return found
+            return [*words, *([f"{more} more"] if more else [])]
+        return []
 
     def _enter(self, deadline: float, who: str) -> bool:
         """Hold the lock, and wait until no other code runs."""
+        own, last = _ALONE + self._place, _ALONE + _PLACES
         entered = False
         try:
             self._have_owners_rest()
-            self._alone = _wait(self._turn.take, deadline, _BEHIND_S) and _wait(
-                self._lock.take, deadline, _NEXT_S
+            self._alone = _wait(lambda: self._bytes.hold(_TURN), deadline, _BEHIND_S) and _wait(
+                lambda: self._bytes.hold(own, last), deadline, _NEXT_S
             )
             if self._alone:
-                self._turn.release()
-                _write_note(self._holder, who, self._token)
-                entered = _wait(self._all_rest, deadline, _NEXT_S)
+                self._bytes.free(_TURN)
+                self._say(who)
+                entered = _wait(lambda: not self._others_that_run(), deadline, _NEXT_S)
         finally:
-            self._turn.release()
+            self._bytes.free(_TURN)
             if not entered:
                 self._leave_alone()
         return entered
 
     def _leave_alone(self) -> None:
-        if self._alone:
-            _write(self._holder, b"")
         self._alone = False
-        self._lock.release()
-
-    def _all_rest(self) -> bool:
-        self._have_owners_rest()
-        return not any(True for _ in self._others_that_run())
+        self._bytes.free(_ALONE, _ALONE + _PLACES)
 
     def _have_owners_rest(self) -> None:
-        """Ask again as long as it matters: who looks may be in the way, for long on a busy
-        machine."""
-        for one in self._away:
-            _insist(one.take)
+        for place in self._waiting:
+            self._bytes.hold(_WAITS + place, alone=False)
+
+    def _have_owners_run(self) -> None:
+        self._bytes.free(_WAITS, _WAITS + _PLACES)
+
+    def _open(self) -> None:
+        """Have the file open, and a place in it. Folders for all are swept: then both are new.
+
+        Raises:
+            OSError: it cannot be opened, or locked.
+        """
+        if self._place >= 0 and self._bytes.is_open():
+            return
+        self._bytes.open()
+        places = range(_PLACES)
+        self._place = next((one for one in places if self._bytes.hold(_LIVES + one)), -1)
+        if self._place < 0:
+            raise OSError(f"{_PLACES} processes use it")
+        self._say("")
+
+    def _say(self, who: str) -> None:
+        """Note what this process does, and for whom."""
+        self._noted = who
+        _write_note(self._notes, self._place, who, self._token, self._owners)
 
     def _say_and_start(self, timeout_s: float, who: str) -> None:
-        """Note what this process does, and for whom, once for all that a test does; then start."""
+        """Note what this process does, once for all that a test does; then start."""
         with contextlib.suppress(OSError):
+            self._open()
             if not who or who != self._noted:
-                self._noted = who
-                _write_note(self._own.path, who, self._token, self._owners)
+                self._say(who)
             self._start(timeout_s)
 
     def _start(self, timeout_s: float) -> None:
@@ -421,30 +432,34 @@ class SharedGpuLock(GpuLock):
 
         Who was kept out once does not wait again until it gets in: whoever is in the way is stuck.
         """
-        if not self._away and not self._joined:
+        if not self._waiting and not self._joined:
             return
         deadline = now_s() + (timeout_s if self._patient else 0.0)
         try:
-            self._patient = _wait(
-                lambda: self._turn.share() or self._may_pass(), deadline, _BEHIND_S
-            ) and _wait(self._starts, deadline, _NEXT_S)
+            self._patient = _wait(self._is_next, deadline, _BEHIND_S) and _wait(
+                self._starts, deadline, _NEXT_S
+            )
         finally:
-            self._turn.release()
-            self._lock.release()
-            for one in self._away:
-                one.release()
-            self._away = []
-        late = self._joined and not self._patient
-        if late and not (self._may_pass() and self._run()):
-            self._rest()
+            self._bytes.free(_TURN)
+            self._have_owners_run()
+            self._waiting = []
+        if self._joined and not self._patient:
+            if self._may_pass():
+                self._run()
+            else:
+                self._rest()
+
+    def _is_next(self) -> bool:
+        return self._bytes.hold(_TURN, alone=False) or self._may_pass()
 
     def _starts(self) -> bool:
         """Look once more whether it is open after the start: who has taken the lock meanwhile looks
         at who runs. And before it, so that one that waits does not see others start and stop."""
-        if not self._is_open() or (self._joined and not self._run()):
+        if not self._is_open():
             return False
-        for one in self._away:
-            one.release()
+        if self._joined:
+            self._run()
+        self._have_owners_run()
         if self._is_open():
             return True
         if self._joined:
@@ -452,99 +467,62 @@ class SharedGpuLock(GpuLock):
         self._have_owners_rest()
         return False
 
-    def _run(self) -> bool:
-        """Have others wait for the code of this process. Whoever looks whether it runs shares the
-        file for that moment."""
-        self.shares = _insist(self._own.take)
-        return self.shares
+    def _run(self) -> None:
+        """Have others wait for the code of this process."""
+        self.shares = self._bytes.hold(_RUNS + self._place)
 
     def _rest(self) -> None:
         """The code of this process rests; the process lives on."""
         self.shares = False
         with contextlib.suppress(OSError):
-            _insist(self._own.share)
+            self._bytes.free(_RUNS + self._place)
 
     def _is_open(self) -> bool:
         """Whether nobody times, or it does not matter to this process."""
-        if self._lock.share():
-            self._lock.release()
-            return True
-        return self._may_pass()
+        return not self._others(_ALONE) or self._may_pass()
 
     def _may_pass(self) -> bool:
         """Whether nobody but an owner can have the GPU to itself. Then one may start at any time,
         but not where this process has its owners rest."""
-        if self._away:
+        if self._waiting:
             return False
-        return not all(map(self._is_away, self._running())) or self._owner_is_alone()
+        owners_wait = all(map(self._is_waiting, self._owners_at(_RUNS)))
+        return not owners_wait or bool(self._owners_at(_ALONE))
 
-    def _owner_is_alone(self) -> bool:
-        if not self._owners or not held_alone(self.path):
-            return False
-        note = _read_note(self._holder)
-        return note is not None and note.token in self._owners
+    def _owners_at(self, kind: int) -> list[int]:
+        """The places of this process's owners that hold a byte of a kind."""
+        if not self._owners:
+            return []
+        return [place for place, one in self._known(kind).items() if one.token in self._owners]
 
-    def _running(self) -> list[str]:
-        """The owners whose code runs, or would but for a partner."""
-        return [one for one in self._owners if held_alone(self._file_of(one, _USER[1:]))]
+    def _is_waiting(self, place: int) -> bool:
+        """Whether a partner has the process at that place count as at rest."""
+        return place in self._waiting or any(self._bytes.held(_WAITS + place, _WAITS + place))
 
-    def _is_away(self, owner: str) -> bool:
-        """Whether a partner has the process of that token count as at rest."""
-        return any(map(held_alone, self._files(f"{owner}.", _AWAY)))
+    def _others_that_run(self) -> list[int]:
+        """The places of the other processes whose code runs."""
+        return [place for place in self._others(_RUNS) if not self._is_waiting(place)]
 
-    def _others_that_run(self) -> Iterator[Note | None]:
-        """The note of each other process whose code runs; None of one that left none. Files of
-        processes that are gone are removed.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        for path in self._files("", _USER):
-            token = path.name[len(self._uuid) + 1 : -len(_USER)]
-            if token == self._token:
-                continue
-            if not held_alone(path):
-                self._remove_if_gone(path, token)
-            elif not self._is_away(token):
-                yield _read_note(path)
-
-    def _living(self) -> Iterator[tuple[Note, bool]]:
-        """The notes of the processes that live, and whether their code runs.
+    def _living(self) -> list[tuple[Note, bool]]:
+        """The notes of the other processes that live, and whether their code runs.
 
         Only of those that count processes as this one does: in another container the numbers are
         those of other processes.
         """
-        with contextlib.suppress(OSError):
-            for path in self._files("", _USER):
-                note = _read_note(path)
-                if note is None or note.namespace != _namespace():
-                    continue
-                if is_refused(path, FileLock.take):
-                    yield note, held_alone(path)
+        with contextlib.suppress(OSError, ValueError):  # nothing is open yet
+            running, living = self._others(_RUNS), self._known(_LIVES).items()
+            ours = ((place, note) for place, note in living if note.namespace == _namespace())
+            return [(note, place in running) for place, note in ours]
+        return []
 
-    def _remove_if_gone(self, path: Path, token: str) -> None:
-        """While nobody holds it. Who is about to start sees that its file is gone, and makes
-        another."""
-        look = FileLock(path)
-        with contextlib.suppress(OSError):
-            if look.opens() and look.take():
-                for one in (path, *self._files(f"{token}.", _AWAY)):
-                    Real.unlink(one)
-        look.release()
+    def _known(self, kind: int) -> dict[int, Note]:
+        """The notes of the other processes that hold a byte of a kind, if they can be read."""
+        notes = {place: _read_note(self._notes, place) for place in self._others(kind)}
+        return {place: note for place, note in notes.items() if note is not None}
 
-    def _files(self, start: str, end: str) -> list[Path]:
-        start = f"{self._uuid}.{start}"
-        names = sorted(Real.listdir(self._folder))
-        return [self._folder / one for one in names if one.startswith(start) and one.endswith(end)]
-
-    def _file_of(self, owner: str, name: str) -> Path:
-        return self._folder / f"{self._uuid}.{owner}.{name}"
-
-    def _remove(self) -> None:
-        if Real.getpid() == self._process:  # and not a child of it
-            self._own.release()
-            with contextlib.suppress(OSError):
-                Real.unlink(self._own.path)
+    def _others(self, kind: int) -> list[int]:
+        """The places of the other processes that hold a byte of a kind."""
+        return sorted(byte - kind for byte in self._bytes.held(kind, kind + _PLACES))
 
 
 def _wait(attempt: Callable[[], bool], deadline: float, pause_s: float) -> bool:
@@ -555,15 +533,6 @@ def _wait(attempt: Callable[[], bool], deadline: float, pause_s: float) -> bool:
             return False
         sleep(pause_s * (0.5 + Real.urandom(1)[0] / 255))
     return True
-
-
-def _insist(attempt: Callable[[], bool]) -> bool:
-    """Try until it is had; whoever is in the way only looks, and is gone in microseconds."""
-    for _ in range(_TRIES):
-        if attempt():
-            return True
-        sleep(_RETRY_S)
-    return False
 
 
 def _cannot_be_made(path: Path, error: Exception) -> str:
@@ -577,14 +546,14 @@ def _cannot_be_made(path: Path, error: Exception) -> str:
 
 
 def tell_children() -> None:
-    """Tell children what the files of this process are called: they work for it."""
+    """Tell children the token of this process: they work for it."""
     _identity(Real.getpid())
 
 
 @functools.cache
 def _identity(process: int) -> tuple[str, tuple[str, ...]]:
-    """What the files of this process are called, which its children are told, and those of the
-    processes that it works for."""
+    """The token of this process, which its children are told, and those of the processes that it
+    works for."""
     owners = tuple(filter(None, os.environ.get(PARTNER_OF, "").split(",")))
     token = f"{process}-{Real.urandom(4).hex()}"
     os.environ[PARTNER_OF] = ",".join((*owners, token))
@@ -615,7 +584,7 @@ def gpu_lock(
     """
     if device.kind != "cuda":
         return contextlib.nullcontext()
-    return lock_by_uuid(gpu_uuid(device), timeout_s, who, device.name)
+    return lock_by_uuid(gpu_uuid(device.index), timeout_s, who, device.name)
 
 
 @contextlib.contextmanager
@@ -641,7 +610,7 @@ def lock_of(uuid: str) -> GpuLock:
     Raises:
         GpuBusy: it cannot be made, with the remedy.
     """
-    return _lock(Real.getpid(), _folder(), uuid, can_share())
+    return _lock(Real.getpid(), _folder(), uuid, can_lock_bytes())
 
 
 @functools.cache
@@ -763,7 +732,7 @@ def _share(stretch: _Stretch, index: int) -> None:
     if index in stretch.locks:
         return
     with contextlib.suppress(GpuBusy, RuntimeError):  # no lock, no CUDA: its code runs all the same
-        lock = lock_of(uuid_of_index(index))
+        lock = lock_of(gpu_uuid(index))
         lock.join(stretch.timeout_s, stretch.who)
         stretch.locks[index] = lock
 

@@ -27,23 +27,16 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.run import STATUSES, Verdict
+from pytest_kernelprof.schema.profile import STATUSES, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.schema.run import (
-        Comparison,
-        Conditions,
-        Kernel,
-        Metric,
-        Place,
-        Profile,
-        Reason,
-        Status,
-    )
+    from pytest_kernelprof.schema.document import Comparison
+    from pytest_kernelprof.schema.environment import Conditions
+    from pytest_kernelprof.schema.profile import Kernel, Metric, Place, Profile, Reason, Status
 
 EXPLAINED = 2.0
 """How many times as long other work makes a round, at most."""

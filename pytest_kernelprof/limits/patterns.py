@@ -6,12 +6,12 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.run import Hit, Mismatch
+from pytest_kernelprof.schema.profile import Hit, Mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from pytest_kernelprof.schema.run import Kernel
+    from pytest_kernelprof.schema.profile import Kernel
 
 # Inductor's C++ kernels and autograd's nodes: on the CPU names that the dispatcher does not know.
 _NO_OPERATOR = re.compile(r"[\W_]*(cpp|graph_|aoti_torch_|autograd::|\w*Backward\d)", re.IGNORECASE)

@@ -33,7 +33,9 @@ from pytest_kernelprof.measure.policy import (
 )
 from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
+from pytest_kernelprof.schema.document import Comparison, Contestant
+from pytest_kernelprof.schema.environment import Conditions
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.stats.intervals import (
     FEWEST_FOR_BLOCKS,
     median_interval,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
 
     Check = Callable[[Any, Any], Any] | Literal["close"] | None
     """What holds a candidate's result against the reference's; None does not."""

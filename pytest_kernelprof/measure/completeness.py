@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.errors import IncompleteProfile
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
 
 
 def require_complete(profile: Profile) -> None:

@@ -16,8 +16,8 @@ import msgspec
 from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.schema.recording import DeviceKind
-from pytest_kernelprof.schema.run import Verdict
 
 EXACT_ROUNDS = 2
 """Rounds of a session whose counts alone are wanted: enough to see that they differ."""

@@ -41,8 +41,8 @@ from pytest_kernelprof.measure.policy import (
     no_progress,
 )
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.schema.recording import HostTimings, Recording
-from pytest_kernelprof.schema.run import Profile, Verdict
 from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.policy import Progress
-    from pytest_kernelprof.schema.run import Timeline
+    from pytest_kernelprof.schema.profile import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.schema.run import Timeline
+    from pytest_kernelprof.schema.profile import Timeline
     from pytest_kernelprof.trace.columns import Trace
     from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead

@@ -58,8 +58,7 @@ from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF
-from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
+from pytest_kernelprof.schema.comparison import LIMIT_OF, ProfileComparison, RunComparison
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
 
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.against.schedule import StartStep
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.schema.comparison import Side
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.profile import Profile
 
     Launches = dict[Side, Launch]
 

@@ -30,7 +30,9 @@ from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collector import ATTRIBUTE
 from pytest_kernelprof.plugin.items import run_state, state_of
-from pytest_kernelprof.schema import codec, run
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.schema.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -185,7 +187,7 @@ class Served:
         """Gather what the test took and how it fared."""
         sent = report.__dict__.pop(ATTRIBUTE, None)
         if sent is not None:
-            taken = codec.decode(sent.encode(), run.Test)
+            taken = codec.decode(sent.encode(), Test)
             before = self._done.test.profiles if self._done.test else ()
             self._done = replace(
                 self._done, test=replace(taken, profiles=(*before, *taken.profiles))
@@ -209,7 +211,7 @@ class Served:
         work = call.more.work(call.result)
         usage_lock.stop()
         numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
-        profile = codec.decode(numbers, run.Profile)  # without what is no text
+        profile = codec.decode(numbers, Profile)  # without what is no text
         self._wire.send(At(call.label, work, inventory.cuda_is_up(), profile))
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test

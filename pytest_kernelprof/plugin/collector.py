@@ -13,7 +13,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema import run
+    from pytest_kernelprof.schema.document import Test, TestOutcome
 
     Expected = tuple[Sequence[str], str, int]
     """The names of a test's limits, and the file and line where the test stands."""
@@ -24,7 +24,7 @@ EXPECTED_ATTRIBUTE = "kernelprof_expected"
 JSON of each node id and ``Expected``."""
 
 ATTRIBUTE = "kernelprof"
-"""Where a test's report has what the test took: the JSON of a ``run.Test``, one string, which any
+"""Where a test's report has what the test took: the JSON of a ``Test``, one string, which any
 encoder of reports takes and which is the same with and without workers."""
 
 END_NOTES = "kernelprof_end_notes"
@@ -39,7 +39,7 @@ class _Attempt:
     def __init__(self, test: str, worker: str = "") -> None:
         self.test, self.worker = test, worker
         self.sent: list[bytes] = []
-        self.outcome: run.TestOutcome = "passed"
+        self.outcome: TestOutcome = "passed"
         self.why = ""
         self.line: int | None = None
         self.called = False
@@ -53,7 +53,7 @@ class _Attempt:
             self.line = line_that_raised(report)
 
     @property
-    def ended(self) -> run.TestOutcome:
+    def ended(self) -> TestOutcome:
         """How it ended. A set-up that passed is no test that ran."""
         return self.outcome if self.called or self.outcome != "passed" else "not run"
 
@@ -103,7 +103,7 @@ class Collector:
             line = printable(f"kernelprof: {note.replace('{tests}', told)}")
             terminalreporter.write_line(line, yellow=True)
 
-    def tests(self) -> Iterator[run.Test]:
+    def tests(self) -> Iterator[Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""
         last = {this.test: this for this in self._attempts}
         attempts = [
@@ -114,16 +114,18 @@ class Collector:
         attempts += [_Attempt(test) for test in self._expected if test not in last]
         return map(self._test, sorted(attempts, key=lambda this: this.ended == "not run"))
 
-    def _test(self, this: _Attempt) -> run.Test:
+    def _test(self, this: _Attempt) -> Test:
         from msgspec.structs import replace
 
-        from pytest_kernelprof.schema import codec, run
+        from pytest_kernelprof.schema import codec
+        from pytest_kernelprof.schema.document import Test
+        from pytest_kernelprof.schema.profile import Place
 
         # Several phases may bring something each.
-        parts = [codec.decode(sent, run.Test) for sent in this.sent] or [run.Test(this.test)]
+        parts = [codec.decode(sent, Test) for sent in this.sent] or [Test(this.test)]
         limits, file, line = self._expected.get(this.test, ((), "", 0))
         not_judged = [one.not_judged for one in parts if one.not_judged]
-        place = parts[0].place or (run.Place(file, line) if file else None)
+        place = parts[0].place or (Place(file, line) if file else None)
         if this.line is not None and place is not None:
             place = replace(place, line=this.line)
         return replace(
@@ -145,7 +147,7 @@ def _worker_of(report: pytest.TestReport) -> str:
     return f"@{node.gateway.id}" if node and node.config.option.dist == "each" else ""
 
 
-_WORST_FIRST: tuple[run.TestOutcome, ...] = (
+_WORST_FIRST: tuple[TestOutcome, ...] = (
     *("failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"),
 )
 
@@ -170,7 +172,7 @@ def line_that_raised(report: pytest.TestReport) -> int | None:
     return lines[-1] if lines else None
 
 
-def outcome_of(report: pytest.TestReport) -> run.TestOutcome:
+def outcome_of(report: pytest.TestReport) -> TestOutcome:
     """What the report of one phase says of the test."""
     outcome: str = report.outcome  # plugins that repeat tests say "rerun"
     if outcome == "failed":

@@ -35,7 +35,8 @@ from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.report.tables import Style
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.document import Comparison as ComparisonRecord
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
+    from pytest_kernelprof.schema.profile import Place
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Place
 
 
 R = TypeVar("R")
@@ -386,7 +387,7 @@ class Group(dict[str, "Comparison"]):
         super().__init__((name, Comparison(self, name)) for name in names if name != reference)
         self._test = test
         self._rounds = rounds
-        self._verdicts: list[run.Verdict] = []
+        self._verdicts: list[Verdict] = []
 
     def __bool__(self) -> bool:
         raise CannotMeasureError(_NO_TRUTH)
@@ -404,7 +405,7 @@ class Group(dict[str, "Comparison"]):
             nothing_to_look_at(self._test, "comparison")
         return self._rounds
 
-    def _record(self) -> run.Comparison:
+    def _record(self) -> ComparisonRecord:
         return self._measured.record(verdicts=self._verdicts)
 
 
@@ -482,7 +483,7 @@ class Comparison:
         """Both as a text table."""
         return "\n".join(callable_lines(self._record(), Style(width)))
 
-    def _record(self, *verdicts: run.Verdict) -> run.Comparison:
+    def _record(self, *verdicts: Verdict) -> ComparisonRecord:
         rounds = self._group._measured
         return rounds.record((self._candidate, rounds.reference), verdicts)
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     import pluggy
 
-    from pytest_kernelprof.schema.run import Profile, Run
+    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.schema.profile import Profile
 
 
 class Specifications:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.plugin.whole_call import WholeCall
+    from pytest_kernelprof.schema.document import Test
+    from pytest_kernelprof.schema.profile import Place
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Place, Test
 
 # Names of plugins that know how the run compares with a baseline: ``comparison()``.
 AGAINST = "kernelprof-against"
@@ -389,7 +390,7 @@ def timed_by_benchmark(item: pytest.Item) -> bool:
 def place_of_test(item: pytest.Item) -> Place:
     """Where the test function begins, decorators included."""
     from pytest_kernelprof.capture.line_annotations import own_file
-    from pytest_kernelprof.schema.run import Place
+    from pytest_kernelprof.schema.profile import Place
 
     path, line = str(item.reportinfo()[0]), item.reportinfo()[1] or 0
     if path != str(item.path):  # a class's that it inherits, or of bytecode that was copied

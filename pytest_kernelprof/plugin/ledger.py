@@ -17,7 +17,9 @@ from pytest_kernelprof.capture.torch_profiler import thread_words
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.outcome import Records, Request
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.document import Comparison, Test
+from pytest_kernelprof.schema.profile import Place, Timeline, Verdict
+from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real
 
@@ -60,7 +62,7 @@ class _Entry:
         shown: the profile as users see it, one object as long as nothing of it is dropped.
     """
 
-    record: run.Profile
+    record: ProfileRecord
     limits: tuple[Limit, ...]
     own: dict[Key, Limit]
     recording: Recording
@@ -158,7 +160,7 @@ class Ledger:
         self.compared = False
         self.unmeasured = self.blind = ""
         self._left_out: dict[str, None] = {}
-        self.comparisons: list[Callable[[], run.Comparison]] = []
+        self.comparisons: list[Callable[[], Comparison]] = []
         self.broken: list[str] = []
         self.notes: list[str] = []
         self.end_notes: list[str] = []
@@ -223,7 +225,7 @@ class Ledger:
             yield
         self._requests.pop(request, None)
 
-    def so_far(self, profile: run.Profile) -> tuple[run.Verdict, ...]:
+    def so_far(self, profile: ProfileRecord) -> tuple[Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
         times = self._baseline.times_so_far(profile) if self._baseline else ()
         return (*_evaluated(profile, self.limits), *times)
@@ -232,8 +234,8 @@ class Ledger:
         self,
         measurement: Measurement,
         own: dict[Key, Limit] | None = None,
-        place: run.Place | None = None,
-        timeline: run.Timeline | None = None,
+        place: Place | None = None,
+        timeline: Timeline | None = None,
     ) -> Profile:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
@@ -248,7 +250,7 @@ class Ledger:
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
-    def keep_record(self, record: run.Profile, place: run.Place) -> None:
+    def keep_record(self, record: ProfileRecord, place: Place) -> None:
         """Judge what another process has measured for this test, and keep it."""
         limits = self._limits_with({})
         if self._entries:
@@ -374,21 +376,21 @@ class Ledger:
         self._concluded = self._dismissed = len(self._entries)
         self._requests.clear()
 
-    def untold(self) -> tuple[run.Profile, ...]:
+    def untold(self) -> tuple[ProfileRecord, ...]:
         """What was kept since the last call, for the hooks of others."""
         new, self._told = self._entries[self._told :], len(self._entries)
         return tuple(self._judged(entry) for entry in new)
 
-    def report(self, test: str) -> run.Test | None:
+    def report(self, test: str) -> Test | None:
         """What was taken since the last call, for the report; None if that is nothing."""
         new, self._reported = self._entries[self._reported :], len(self._entries)
         comparisons, self.comparisons = self.comparisons, []
         if not new and not comparisons:
             return None
         profiles = tuple(self._judged(entry) for entry in new)
-        return run.Test(test, profiles, tuple(record() for record in comparisons))
+        return Test(test, profiles, tuple(record() for record in comparisons))
 
-    def judged(self) -> tuple[run.Profile, ...]:
+    def judged(self) -> tuple[ProfileRecord, ...]:
         """All that were taken, with their verdicts."""
         return tuple(map(self._judged, self._entries))
 
@@ -402,7 +404,7 @@ class Ledger:
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
         return tuple({**self._marked, **self._set, **own}.values())
 
-    def _judged(self, entry: _Entry) -> run.Profile:
+    def _judged(self, entry: _Entry) -> ProfileRecord:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
         limits = self._limits_with(entry.own)
         if limits != entry.limits:
@@ -414,8 +416,8 @@ class Ledger:
         return entry.record
 
     def _by_what_was_before(
-        self, profile: run.Profile, place: run.Place | None
-    ) -> tuple[run.Verdict, ...]:
+        self, profile: ProfileRecord, place: Place | None
+    ) -> tuple[Verdict, ...]:
         """By the snapshot and by the earlier run."""
         return tuple(made for one in self._before for made in one.verdicts(profile, place))
 
@@ -450,7 +452,7 @@ def noting(request: Request) -> Iterator[None]:
         raise
 
 
-def with_lines_if(wanted: bool, measurement: Measurement) -> run.Profile:
+def with_lines_if(wanted: bool, measurement: Measurement) -> ProfileRecord:
     """The profile, with source lines where this rank or another one wants them. It is judged
     without as well: an error of the extra run hides no verdict."""
     attribute, agreement = measurement.attribute, measurement.agreement
@@ -464,22 +466,22 @@ def with_lines_if(wanted: bool, measurement: Measurement) -> run.Profile:
 
 
 def _evaluated(
-    profile: run.Profile, limits: Iterable[Limit], place: run.Place | None = None
-) -> tuple[run.Verdict, ...]:
+    profile: ProfileRecord, limits: Iterable[Limit], place: Place | None = None
+) -> tuple[Verdict, ...]:
     found = evaluate(profile, limits, place)
     return tuple(if_names_exist(one, profile, registered_operators) for one in found)
 
 
-def without_kernels(record: run.Profile) -> run.Profile:
+def without_kernels(record: ProfileRecord) -> ProfileRecord:
     """A profile by its numbers alone."""
     return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
 
 
-def _late(entry: _Entry, limit: Limit) -> run.Verdict:
+def _late(entry: _Entry, limit: Limit) -> Verdict:
     """The verdict of a limit that came after the profile."""
     looks_at_kernels = bool(limit.patterns) or not limit.metric
     if looks_at_kernels and not entry.whole:
-        return run.Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
+        return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
     return _evaluated(entry.record, [limit], entry.record.place)[0]
 
 

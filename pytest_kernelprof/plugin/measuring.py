@@ -30,8 +30,8 @@ from pytest_kernelprof.measure.runner import (
 )
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.schema import run
-from pytest_kernelprof.schema.run import Place
+from pytest_kernelprof.schema.profile import Place
+from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.trace_text import write_trace
 
@@ -77,7 +77,7 @@ class MeasuredTest:
     """
 
     id: str
-    place: run.Place
+    place: Place
     device: DeviceKind
     settings: Settings
     ledger: Ledger
@@ -143,7 +143,7 @@ class MeasuredCall:
     label: str
     more: MoreRounds
     result: object
-    profile: run.Profile
+    profile: ProfileRecord
 
 
 def measure_call(
@@ -151,7 +151,7 @@ def measure_call(
     plan: Plan,
     fn: Callable[..., R],
     arguments: Arguments,
-    place: run.Place,
+    place: Place,
     group: object = None,
 ) -> R:
     """Measure a callable and keep its profile; hands back the first call's result.
@@ -222,7 +222,7 @@ def measure_block(
     test: MeasuredTest,
     name: str = "",
     own: dict[Key, Limit] | None = None,
-    place: run.Place | None = None,
+    place: Place | None = None,
     group: object = None,
     *,
     asked: bool = True,
@@ -260,24 +260,24 @@ def measure_block(
     kept.append(_keep(test, measurement, place or test.place, own))
 
 
-def call_request(place: run.Place) -> Request:
+def call_request(place: Place) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
     remedy = "catch expected exceptions inside the callable"
     return Request(_call_words(place), remedy=remedy, compares=True)
 
 
-def region_request(name: str, own: dict[Key, Limit], place: run.Place) -> Request:
+def region_request(name: str, own: dict[Key, Limit], place: Place) -> Request:
     """What ``kernel_profile.region(name)`` asks for."""
     remedy = "enter it in a with statement, and catch expected exceptions inside it"
     return Request(region_words(name, place), remedy=remedy, own=own)
 
 
-def region_words(name: str, place: run.Place) -> str:
+def region_words(name: str, place: Place) -> str:
     """A region, for example ``region 'backward' at test_mlp.py:31``."""
     return f"region {name!r} at {line_words(place)}"
 
 
-def _call_words(place: run.Place) -> str:
+def _call_words(place: Place) -> str:
     return f"kernel_profile at {line_words(place)}"
 
 
@@ -289,7 +289,7 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
 def _keep(
     test: MeasuredTest,
     measurement: Measurement,
-    place: run.Place,
+    place: Place,
     own: dict[Key, Limit] | None = None,
 ) -> Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None

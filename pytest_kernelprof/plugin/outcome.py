@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.baseline.snapshots import why_not_kept
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import INDENT, failure_message
-from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.profile import Place, Profile, Verdict
 from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 from pytest_kernelprof.summary.words import doubt_words
@@ -69,7 +69,7 @@ class Records:
             that could not be had is told in its row alone.
     """
 
-    profiles: tuple[run.Profile, ...] = ()
+    profiles: tuple[Profile, ...] = ()
     profiled: bool = False
     compared: bool = False
     unmeasured: str = ""
@@ -100,7 +100,7 @@ class Conclusion:
     error: str = ""
     skip: str = ""
     warnings: tuple[str, ...] = ()
-    place: run.Place | None = None
+    place: Place | None = None
     accepts: bool = False
 
 
@@ -200,7 +200,7 @@ def _ended_early(one: Request) -> str:
     return f"{one.what} was not measured completely{raised}; {one.remedy}"
 
 
-def _none_applies(profiles: Sequence[run.Profile]) -> str:
+def _none_applies(profiles: Sequence[Profile]) -> str:
     """As a test skips whose markers need a GPU: its limits came as it ran."""
     verdicts = [
         verdict
@@ -214,7 +214,7 @@ def _none_applies(profiles: Sequence[run.Profile]) -> str:
     return f"not applicable on the CPU: {', '.join(dict.fromkeys(told))}"
 
 
-def _could_not_be_had(profile: run.Profile) -> str:
+def _could_not_be_had(profile: Profile) -> str:
     incomplete = [one for one in profile.verdicts if one.outcome == "incomplete"]
     return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
 
@@ -239,11 +239,11 @@ def _warnings(records: Records) -> list[str]:
     return told
 
 
-def _is_timed(verdict: run.Verdict) -> bool:
+def _is_timed(verdict: Verdict) -> bool:
     return verdict.metric in METRICS and METRICS[verdict.metric].kind == "timed"
 
 
-def _unstable_words(profile: run.Profile) -> str:
+def _unstable_words(profile: Profile) -> str:
     counts = profile.metrics["kernels"].rounds
     return (
         f"UNSTABLE: the code launches {min(counts):.0f} to {max(counts):.0f} kernels a call, so "

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from pytest_kernelprof.schema.run import Comparison, Profile, Test
+    from pytest_kernelprof.schema.document import Comparison, Test
+    from pytest_kernelprof.schema.profile import Profile
 
 _STRAY = (
     "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
@@ -175,8 +176,7 @@ def tell_end_of_run(config: pytest.Config) -> None:
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
     from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
-    from pytest_kernelprof.schema.document import bounded
-    from pytest_kernelprof.schema.run import Test
+    from pytest_kernelprof.schema.document import Test, bounded
 
     state, config = state_of(item), item.config
     taken, state.taken = state.taken or [], None  # a rerun of the test brings its own
@@ -204,7 +204,7 @@ def tell_open(config: pytest.Config) -> None:
         if tests:  # else nothing of ours is loaded
             from _pytest.junitxml import xml_key
 
-            from pytest_kernelprof.schema.run import Run
+            from pytest_kernelprof.schema.document import Run
             from pytest_kernelprof.summary.run import summary_of
 
             words = summary_of(Run(tests)).open
@@ -216,7 +216,7 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     """Write at the end what tests took, as far as that was asked for; how the run compares with a
     baseline; in any case what was not judged, or not decided."""
     from pytest_kernelprof.report.terminal import open_lines, write_report
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.document import Run
     from pytest_kernelprof.summary.run import summary_of
 
     state, plugins = run_state(terminal.config), terminal.config.pluginmanager

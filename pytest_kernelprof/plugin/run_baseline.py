@@ -29,10 +29,10 @@ from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF
-from pytest_kernelprof.schema.document import Document, pack, unpack
+from pytest_kernelprof.schema.comparison import LIMIT_OF, RunComparison
+from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Run, RunComparison, Test, Verdict
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import delta_words
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.schema.run import Place, Profile, Reason, Status
+    from pytest_kernelprof.schema.profile import Place, Profile, Reason, Status
 
 _FLAG = "--kernelprof-against"
 

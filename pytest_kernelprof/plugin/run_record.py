@@ -24,9 +24,21 @@ from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
 from pytest_kernelprof.plugin.settings import flag_of
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
-from pytest_kernelprof.schema import codec, comparison, run, snapshot, verdicts
-from pytest_kernelprof.schema.document import grouped
-from pytest_kernelprof.schema.run import Run, RunComparison, Test
+from pytest_kernelprof.schema import codec, comparison
+from pytest_kernelprof.schema.comparison import RunComparison, SnapshotReport
+from pytest_kernelprof.schema.document import Run, Test, grouped
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.schema.profile import (
+    Copy,
+    Gaps,
+    Kernel,
+    KernelGroup,
+    MetricValues,
+    Place,
+    Profile,
+    Timeline,
+    Wait,
+)
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained
 from pytest_kernelprof.units import printable
@@ -242,9 +254,7 @@ _OPERATORS = 6
 """So many operators are told from either end of a chain: the innermost and whom the user called."""
 
 
-def attach(
-    report: pytest.TestReport, test: Test, reduced: Callable[[run.Profile], run.Profile]
-) -> None:
+def attach(report: pytest.TestReport, test: Test, reduced: Callable[[Profile], Profile]) -> None:
     """Put what a test took on its report.
 
     Args:
@@ -255,7 +265,7 @@ def attach(
     setattr(report, ATTRIBUTE, codec.encode(row).decode())
 
 
-def row_of(test: Test, reduced: Callable[[run.Profile], run.Profile], *, expected: bool) -> Test:
+def row_of(test: Test, reduced: Callable[[Profile], Profile], *, expected: bool) -> Test:
     """What is told of a test.
 
     Args:
@@ -266,7 +276,7 @@ def row_of(test: Test, reduced: Callable[[run.Profile], run.Profile], *, expecte
     return replace(test, profiles=tuple(map(reduced, profiles)))
 
 
-def for_tables(profile: run.Profile, *, kernels: bool = False) -> run.Profile:
+def for_tables(profile: Profile, *, kernels: bool = False) -> Profile:
     """What the report at the end tells of a profile: where nothing is wrong with it its kernels by
     name, else some of them one by one.
 
@@ -288,12 +298,12 @@ def for_tables(profile: run.Profile, *, kernels: bool = False) -> run.Profile:
         variants=(),
         copies=tuple(map(_with_less, profile.copies[:MOST_KERNELS])) if one_by_one else (),
         waits=tuple(map(_with_less, profile.waits[:MOST_KERNELS])) if one_by_one else (),
-        gaps=run.Gaps(),
+        gaps=Gaps(),
         timeline=None,
     )
 
 
-def _groups(profile: run.Profile, kept: int) -> tuple[run.KernelGroup, ...]:
+def _groups(profile: Profile, kept: int) -> tuple[KernelGroup, ...]:
     """The other kernels by name, those that take most; the rest as one group without a name."""
     groups = sorted(
         (*grouped(profile.kernels[kept:]), *profile.more_kernels),
@@ -303,11 +313,11 @@ def _groups(profile: run.Profile, kept: int) -> tuple[run.KernelGroup, ...]:
     rest = groups[MOST_NAMES:]
     if rest:
         number, us = sum(one.count for one in rest), sum(one.duration_us for one in rest)
-        told.append(run.KernelGroup("", number, us))
+        told.append(KernelGroup("", number, us))
     return tuple(told)
 
 
-_One = TypeVar("_One", run.Kernel, run.Copy, run.Wait)
+_One = TypeVar("_One", Kernel, Copy, Wait)
 
 
 def _with_less(one: _One) -> _One:
@@ -315,12 +325,12 @@ def _with_less(one: _One) -> _One:
     chain: tuple[str, ...] = one.operators
     if len(chain) > 2 * _OPERATORS:
         one = replace(one, operators=(*chain[:_OPERATORS], *chain[-_OPERATORS:]))
-    if isinstance(one, run.Wait) or len(one.name) <= LONGEST_NAME:
+    if isinstance(one, Wait) or len(one.name) <= LONGEST_NAME:
         return one
     return replace(one, name=one.name[:LONGEST_NAME])
 
 
-def _expected(profile: run.Profile) -> run.Profile:
+def _expected(profile: Profile) -> Profile:
     verdicts = (
         replace(one, outcome="expected failure") if one.outcome == "failed" else one
         for one in profile.verdicts
@@ -329,10 +339,10 @@ def _expected(profile: run.Profile) -> run.Profile:
 
 
 T = TypeVar("T")
-_SOURCED = (run.Kernel, run.Copy, run.Wait, comparison.KernelSide)
+_SOURCED = (Kernel, Copy, Wait, comparison.KernelSide)
 
 # Without any: most of what a profile holds, by number.
-_WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)
+_WITHOUT_FILES = (MetricValues, Timeline, Environment, Integrity, Conditions)
 
 
 def portable(found: T, root: str) -> T:
@@ -356,11 +366,11 @@ def _record(named: Callable[[str], str], one: T) -> T:
         now = _record(named, value)
         if now is not value:
             changed[name] = now
-    if isinstance(one, verdicts.Place):
+    if isinstance(one, Place):
         changed["file"] = named(one.file)
-    elif isinstance(one, run.Profile):
+    elif isinstance(one, Profile):
         changed["trace"] = named(one.trace)
-    elif isinstance(one, snapshot.SnapshotReport):
+    elif isinstance(one, SnapshotReport):
         changed["entry"] = None
     return msgspec.structs.replace(one, **changed) if changed else one
 

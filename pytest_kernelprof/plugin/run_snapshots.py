@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+    from pytest_kernelprof.schema.comparison import KeptTest, RunComparison, SnapshotReport
+    from pytest_kernelprof.schema.document import Test
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import RunComparison, Test
-    from pytest_kernelprof.schema.snapshot import KeptTest, SnapshotReport
 
     Told = tuple[Test, SnapshotReport]
 
@@ -114,7 +114,7 @@ class Snapshots:
         from pytest_kernelprof.baseline.snapshots import device_folder
         from pytest_kernelprof.device.inventory import current_device
         from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-        from pytest_kernelprof.schema.snapshot import SnapshotReport
+        from pytest_kernelprof.schema.comparison import SnapshotReport
 
         here = device_folder(device, current_device(device).name)
         if self.updates:
@@ -222,7 +222,7 @@ class SnapshotUpdate:
         that writes all of them."""
         if not self._took_any or self._lookup.updates:
             return None
-        from pytest_kernelprof.schema.run import RunComparison
+        from pytest_kernelprof.schema.comparison import RunComparison
 
         unused = (
             f"{device}: {self._lookup.from_root(path)}::{key}"

@@ -16,17 +16,20 @@ from pytest_kernelprof.baseline.snapshots import (
 )
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
-from pytest_kernelprof.schema.comparison import CAME_OR_WENT
-from pytest_kernelprof.schema.run import STATUSES
-from pytest_kernelprof.schema.snapshot import TEST_STATES, KeptTest
+from pytest_kernelprof.schema.comparison import CAME_OR_WENT, TEST_STATES, KeptTest
+from pytest_kernelprof.schema.profile import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_kernelprof.baseline.snapshots import KeptKey
-    from pytest_kernelprof.schema.comparison import KernelChange
-    from pytest_kernelprof.schema.run import Place, Profile, Verdict
-    from pytest_kernelprof.schema.snapshot import KeptProfile, SnapshotReport, TestState
+    from pytest_kernelprof.schema.comparison import (
+        KeptProfile,
+        KernelChange,
+        SnapshotReport,
+        TestState,
+    )
+    from pytest_kernelprof.schema.profile import Place, Profile, Verdict
 
 _MOST_CHANGES = 10
 

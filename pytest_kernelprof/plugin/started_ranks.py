@@ -29,7 +29,7 @@ from pytest_kernelprof.plugin.ledger import noting, with_lines_if
 from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call, trace_path
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.run import Place, Profile
+from pytest_kernelprof.schema.profile import Place, Profile
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.trace_text import write_trace
 from pytest_kernelprof.units import whole_number

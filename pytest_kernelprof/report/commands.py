@@ -32,7 +32,7 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Column, Span, Table
-from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.schema.comparison import TEST_STATES
 from pytest_kernelprof.summary.advice import update_command
 from pytest_kernelprof.summary.kernels import (
     Named,
@@ -59,10 +59,16 @@ if TYPE_CHECKING:
     from pytest_kernelprof.comparison.kernel_diff import Pair
     from pytest_kernelprof.report.kernel_tables import Nouns
     from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, TracesComparison
-    from pytest_kernelprof.schema.profile import OperatorNode
-    from pytest_kernelprof.schema.run import Kernel, Origin, Profile
-    from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState
+    from pytest_kernelprof.schema.comparison import (
+        Edited,
+        KernelDiff,
+        ProfileComparison,
+        SnapshotReport,
+        TestState,
+        TracesComparison,
+    )
+    from pytest_kernelprof.schema.environment import Origin
+    from pytest_kernelprof.schema.profile import Kernel, OperatorNode, Profile
     from pytest_kernelprof.summary.kernels import Order
     from pytest_kernelprof.summary.ranks import Odd, Rank
 

@@ -13,7 +13,7 @@ from pytest_kernelprof.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.document import Run
 
 
 def why_unwritable(folder: str) -> str:

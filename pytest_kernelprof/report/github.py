@@ -18,7 +18,8 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Place, Run
+    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.schema.profile import Place
     from pytest_kernelprof.summary.records import Entry, Problem
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         KernelSide,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.run import Comparison, Contestant, Kernel, Profile, Test
+    from pytest_kernelprof.schema.document import Comparison, Contestant, Test
+    from pytest_kernelprof.schema.profile import Kernel, Profile
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import Rank
 

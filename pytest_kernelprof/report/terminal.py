@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.schema.comparison import MetricDelta
-    from pytest_kernelprof.schema.run import Cause, ProfileComparison, Run
+    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
+    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.schema.profile import Cause
     from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 

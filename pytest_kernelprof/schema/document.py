@@ -1,5 +1,8 @@
-"""A run as a file: each name stands in it once, and a kernel is a short row; packed into
-that form, and made a run again."""
+"""What a run found, ``Run > Test > Profile``, and the same as a file.
+
+In the file each name stands once, and a kernel is a short row. ``pack`` makes that form of a run,
+``unpack`` a run of that form.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
+from pytest_kernelprof.schema.comparison import Paired, RunComparison, SnapshotReport, Source
+from pytest_kernelprof.schema.environment import Conditions, Environment
 from pytest_kernelprof.schema.metrics import METRICS, Kind, Unit
-from pytest_kernelprof.schema.run import (
-    Comparison,
+from pytest_kernelprof.schema.profile import (
     Copy,
-    Environment,
     Kernel,
     KernelGroup,
     Metric,
@@ -21,18 +24,121 @@ from pytest_kernelprof.schema.run import (
     Place,
     Profile,
     ProfileFacts,
-    Run,
-    RunComparison,
-    Test,
-    TestOutcome,
     Timeline,
     TimelineKind,
+    Verdict,
     Wait,
 )
-from pytest_kernelprof.schema.snapshot import SnapshotReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+
+class Contestant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One callable of a comparison.
+
+    Attributes:
+        kernels: kernels of one call.
+        value: median of its rounds, in microseconds or bytes. low, high: its interval at 99 %.
+        paired: how it compares with the reference, pair by pair; None for the reference.
+        unstable: the different numbers of kernels that it launched, where they differ.
+        checks: of a candidate, how its results were held against the reference's, in words.
+    """
+
+    name: str
+    kernels: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+    paired: Paired | None = None
+    unstable: tuple[int, ...] = ()
+    checks: tuple[str, ...] = ()
+
+
+class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Callables measured in turn in one run.
+
+    Attributes:
+        metric: "cuda_time", "latency" or "peak_memory".
+        reference: the name of the callable that all others are compared with.
+        contestants: all of them, the reference included, in their order.
+        pairs: how many rounds there are of each.
+        environment: where it was.
+        conditions: those blocks of rounds on which no verdict can stand.
+        verdicts: what was asserted of it.
+    """
+
+    metric: str
+    reference: str
+    contestants: tuple[Contestant, ...]
+    pairs: int
+    environment: Environment
+    conditions: tuple[Conditions, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+
+TestOutcome = Literal["failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"]
+"""How pytest says that a test ended. "error" also means that a number is not available, "rerun" an
+attempt that a plugin repeated, "not run" a test that the run never called."""
+
+
+class Test(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one test took.
+
+    Attributes:
+        id: its node id, with everything that is no text escaped.
+        outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
+            fixture's error count as much.
+        place: where it stands.
+        snapshot: what it says of its snapshots, for the process that keeps them.
+        limits: what it promises by markers and snapshots, by name: ``max_kernels``, ``snapshot``.
+        why: the first line of what ended it, if it did not pass.
+        not_judged: why none of its limits was judged; empty if they were, or if it failed.
+    """
+
+    __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
+
+    id: str
+    profiles: tuple[Profile, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    outcome: TestOutcome = "passed"
+    place: Place | None = None
+    snapshot: SnapshotReport | None = None
+    limits: tuple[str, ...] = ()
+    why: str = ""
+    not_judged: str = ""
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Those of its profiles, then those of its comparisons."""
+        found = [verdict for one in self.profiles for verdict in one.verdicts]
+        return found + [verdict for one in self.comparisons for verdict in one.verdicts]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """All tests of a run that carry a limit, ask for the fixture, have a snapshot or were measured.
+
+    Attributes:
+        tests: in the order in which they ended; then those that did not run.
+        began: when, in UTC: ``2026-11-22T08:50:00Z``.
+        versions: of pytest and pytest-kernelprof.
+        unfinished: why tests may be missing that were to run; empty where the run ended by itself.
+        baselines: what it was compared with.
+        project: the name of the folder that the tests are of.
+        commit: the full name of the commit that was checked out; empty outside of a repository.
+    """
+
+    tests: tuple[Test, ...] = ()
+    began: str = ""
+    versions: dict[str, str] = {}
+    unfinished: tuple[str, ...] = ()
+    baselines: tuple[RunComparison, ...] = ()
+    project: str = ""
+    commit: str = ""
+
+    def baseline(self, source: Source) -> RunComparison | None:
+        """How it compares with one kind of baseline; None where that was not asked for."""
+        return next((one for one in self.baselines if one.source == source), None)
 
 
 class MetricKind(msgspec.Struct, frozen=True):

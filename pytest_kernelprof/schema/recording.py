@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -168,9 +168,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
 
     Attributes:
-        schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
+        schema: version of this record. 0: nothing was noted.
         device_kind, device, capability, versions, power_limit_w: where it ran; see
-            ``run.Environment``.
+            ``Environment``.
         nonce: of the names of our annotations; see ``OwnNames``.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.
@@ -194,8 +194,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             does. bare_operators: those that take no arguments, and have no inputs.
         idle_operators: of a CPU session, all others in the trace; None where nobody noted them.
         unseen: of a CPU session, what ran that its operators do not tell of, in words.
-        compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
-            compiled C++ kernels that no trace shows.
         host_timings, memory: of calls that were not profiled.
         memory_why: why memory could not be watched, in words.
         second_look: a second, separate measurement of the host's times.
@@ -232,7 +230,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bare_operators: tuple[str, ...] = ()
     idle_operators: tuple[str, ...] | None = None
     unseen: tuple[str, ...] = ()
-    compiled_kernels_hidden: bool = False
     host_timings: HostTimings | None = None
     second_look: HostTimings | None = None
     memory: MemoryUse | None = None

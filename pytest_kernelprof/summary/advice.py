@@ -29,8 +29,9 @@ from pytest_kernelprof.units import format_bytes, format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.run import Cause, Profile, Run, Test, Verdict
-    from pytest_kernelprof.schema.snapshot import TestState
+    from pytest_kernelprof.schema.comparison import TestState
+    from pytest_kernelprof.schema.document import Run, Test
+    from pytest_kernelprof.schema.profile import Cause, Profile, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
 
 

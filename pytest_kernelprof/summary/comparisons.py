@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_kernelprof.schema.comparison import ProfileComparison, Source
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.document import Run
 
 Result = Literal[
     "worse", "not judged", "not compared", "undecided", "accepted", "better", "changed", "same"

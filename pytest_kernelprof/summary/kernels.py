@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
-    from pytest_kernelprof.schema.run import Kernel, Profile
+    from pytest_kernelprof.schema.profile import Kernel, Profile
     from pytest_kernelprof.summary.records import Row
 
 

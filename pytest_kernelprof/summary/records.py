@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.schema.run import STATUSES, Status, TestOutcome
+from pytest_kernelprof.schema.document import TestOutcome
+from pytest_kernelprof.schema.profile import STATUSES, Status
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from pytest_kernelprof.schema.comparison import ProfileComparison
+    from pytest_kernelprof.schema.document import Test
     from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.run import Cause, Place, Profile, ProfileComparison, Test
+    from pytest_kernelprof.schema.profile import Cause, Place, Profile
 
 
 Told = Status | TestOutcome | Literal["failed otherwise"]

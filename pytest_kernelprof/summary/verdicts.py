@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.schema.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
@@ -48,15 +48,9 @@ if TYPE_CHECKING:
         MetricDelta,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.run import (
-        Comparison,
-        Contestant,
-        Integrity,
-        Kernel,
-        Mismatch,
-        Profile,
-        Verdict,
-    )
+    from pytest_kernelprof.schema.document import Comparison, Contestant
+    from pytest_kernelprof.schema.environment import Integrity
+    from pytest_kernelprof.schema.profile import Kernel, Mismatch, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS = 4

@@ -29,7 +29,8 @@ from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against_revision, fixture, measuring, whole_call
 from pytest_kernelprof.schema.comparison import TimedPair
-from pytest_kernelprof.schema.run import Profile, Test
+from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.stats import intervals
 
 Side = Literal["calls", "snapshot", "earlier"]

@@ -15,7 +15,7 @@ from pytest_kernelprof.device.conditions import watch
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.device.usage_lock import PARTNER_OF, gpu_lock
-from pytest_kernelprof.schema.run import Conditions
+from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.summary.words import conditions_words
 
 NEIGHBOUR = """

@@ -19,7 +19,7 @@ from pytest_kernelprof.capture.unprofiled_rounds import flusher
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.policy import EVERYTHING, Plan, plan_of
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema.profile import Profile
 
 PATCHED = [
     "torch.cuda.is_available",

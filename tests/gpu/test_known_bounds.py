@@ -14,7 +14,7 @@ from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.measure.sessions import profile_rounds
-from pytest_kernelprof.schema.run import Bound
+from pytest_kernelprof.schema.profile import Bound
 
 BESIDE_WORKERS = "PYTEST_XDIST_WORKER" in os.environ
 

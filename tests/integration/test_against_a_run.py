@@ -16,8 +16,9 @@ from repositories import Repository
 from pytest_kernelprof.against.supervisor import make_folder
 from pytest_kernelprof.plugin import run_baseline
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
-from pytest_kernelprof.schema.run import Integrity, Metric, Profile, Run, Test
+from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Metric, Profile
 
 RunIt = Callable[..., pytest.RunResult]
 Once = Callable[[str, Callable[[Path], None]], Path]

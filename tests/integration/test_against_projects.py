@@ -22,7 +22,7 @@ from setuptools.command import editable_wheel
 from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.against.supervisor import make_folder
 from pytest_kernelprof.baseline.snapshots import path_of, update
-from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
+from pytest_kernelprof.schema.comparison import KeptProfile, KeptTest
 
 Run = Callable[..., pytest.RunResult]
 

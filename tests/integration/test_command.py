@@ -16,7 +16,8 @@ import pytest
 
 from pytest_kernelprof import Profile
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec, run
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -32,7 +33,7 @@ def test_show_says_first_how_many_how_long_and_whether_that_is_all(
 
 def test_show_gives_the_record_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--json", str(TRACES / "mlp.json.gz")]) == 0
-    found = codec.decode(capsys.readouterr().out.encode(), run.Profile)
+    found = codec.decode(capsys.readouterr().out.encode(), ProfileRecord)
     assert (found.kernel_count, found.metrics["launches"].value) == (5, 5)
 
 

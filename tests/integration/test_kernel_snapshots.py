@@ -12,8 +12,8 @@ import pytest
 from pytest_kernelprof.baseline.snapshots import read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.comparison import KeptTest
 from pytest_kernelprof.schema.document import Document, unpack
-from pytest_kernelprof.schema.snapshot import KeptTest
 
 RunIt = Callable[..., pytest.RunResult]
 UPDATE = "--kernelprof-update"

@@ -21,9 +21,9 @@ from repositories import Repository
 
 from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.plugin import against_revision, run_record
-from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.run import Profile, ProfileComparison, RunComparison
-from pytest_kernelprof.schema.run import Run as AnyRun
+from pytest_kernelprof.schema.comparison import Paired, ProfileComparison, RunComparison
+from pytest_kernelprof.schema.document import Run as AnyRun
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.summary.comparisons import BaselineSummary, baseline_summary
 
 Run = Callable[..., pytest.RunResult]

@@ -14,8 +14,7 @@ from msgspec.json import decode
 
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import Source
-from pytest_kernelprof.schema.document import Document, unpack
-from pytest_kernelprof.schema.run import Run
+from pytest_kernelprof.schema.document import Document, Run, unpack
 from pytest_kernelprof.summary.comparisons import comparisons_of
 
 SOURCES: tuple[Source, ...] = ("revision", "snapshot", "run")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 from pytest_kernelprof.trace.correlation import Reading, reading_of
 from pytest_kernelprof.trace.reader import read_trace
 
@@ -24,7 +24,7 @@ def recorded(name: str) -> Profile:
     return Profile.from_trace(FOLDER / f"{name}.json.gz")
 
 
-def record(name: str) -> run.Profile:
+def record(name: str) -> ProfileRecord:
     """The profile of a recorded trace as reports and limits see it."""
     return recorded(name).record
 

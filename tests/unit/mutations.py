@@ -209,7 +209,6 @@ NOTES: dict[str, tuple[Any, ...]] = {
     "bare_operators": ([], [""], ["aten::mm", "aten::mm"]),
     "idle_operators": ([], [""], ["aten::mm", "aten::mm"]),
     "unseen": ([""], ["x" * 10_000]),
-    "compiled_kernels_hidden": (True,),
     "host_timings": (
         TIMES,
         {"latency_us": [1.0], "dispatch_us": [1.0], "floor_us": []},

@@ -101,7 +101,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """One that answers in place of the driver, and numbers processes as this one does."""
     made = Driver()
     made.install(monkeypatch)
-    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda index: UUID)
     monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
     return made
 

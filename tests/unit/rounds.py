@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 from records import GELU, GEMM, H200, MUL, counted, profile, timed
 
-from pytest_kernelprof.schema.run import (
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.profile import (
     Gaps,
     Kernel,
     Place,
     Profile,
     RoundGaps,
-    Run,
-    Test,
     Timeline,
     TimelineKind,
     Verdict,

@@ -114,7 +114,7 @@ def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     monkeypatch.delattr(os, "O_NOFOLLOW", raising=False)
     with lock_by_uuid("a-uuid", 1.0, "a test"):
-        (note,) = (tmp_path / "kernelprof-locks").glob("*.holder")
+        (note,) = (tmp_path / "kernelprof-locks").glob("*.notes")
         assert json.loads(note.read_text())["who"] == "a test"
 
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_kernelprof.report.tables import Table
-    from pytest_kernelprof.schema.run import Profile, ProfileComparison, Source
+    from pytest_kernelprof.schema.comparison import ProfileComparison, Source
+    from pytest_kernelprof.schema.profile import Profile
 
 _MOST_CHANGES, _LONGEST, _LONGEST_NAME = 200, 1_000, 2_000
 WHOLE, COMPACT = 200, 8

@@ -16,7 +16,7 @@ from pytest_kernelprof.units import format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.schema.run import Metric, Profile, Timeline, TimelineKind
+    from pytest_kernelprof.schema.profile import Metric, Profile, Timeline, TimelineKind
 
 _LONGEST_NAME = 400
 _PARTS = 100

@@ -15,7 +15,7 @@ from records import kernel, profile
 from pytest_kernelprof.against import code_origin
 from pytest_kernelprof.against.code_origin import Copies, Origins, RightCode
 from pytest_kernelprof.against.protocol import Launch
-from pytest_kernelprof.schema.run import Test
+from pytest_kernelprof.schema.document import Test
 
 TESTS = ("tests/model.py", "tests/test_it.py")
 OURS, CODE = "/t/tests/model.py:3", "/t/pkg/mlp.py:3"

@@ -57,7 +57,7 @@ class Double:
         if isinstance(self.asked, Collect):
             return Collected((TEST,), cuda=self.brings_up in ("start", "collect"))
         if isinstance(self.asked, RunTest) and self.asked.call in self.labels:
-            return At(cast(str, self.asked.call), cuda=True)
+            return At(cast("str", self.asked.call), cuda=True)
         if isinstance(self.done, BaseException):
             raise self.done
         return self.done
@@ -86,7 +86,7 @@ class Scene:
 
     def start(self, side: Side, number: int) -> Process:
         name = f"{side[0].upper()}{number}"
-        return cast(Process, Double(name, self.log, self.labels, self.done, self.cuda))
+        return cast("Process", Double(name, self.log, self.labels, self.done, self.cuda))
 
     def why_not(self, asked: RunTest | None = None) -> str:
         with (

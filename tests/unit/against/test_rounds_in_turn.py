@@ -11,7 +11,7 @@ from pytest_kernelprof.against.protocol import DoStep
 from pytest_kernelprof.against.timing import Taken, own_rounds, take_turns
 from pytest_kernelprof.against.worker import WorkerError
 from pytest_kernelprof.schema.comparison import Sampled
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import ROUNDS
 
 TAKEN = ROUNDS + 1

@@ -19,7 +19,7 @@ from pytest_kernelprof.against.timing import (
 )
 from pytest_kernelprof.against.worker import WorkerError
 from pytest_kernelprof.schema.comparison import Sampled
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import Turn
 
 WORK = ("argument 1: float32 8x8, strides (8, 1), cuda:0",)

@@ -36,14 +36,9 @@ from pytest_kernelprof.schema.comparison import (
     RunComparison,
     TimedPair,
 )
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Integrity,
-    Neighbour,
-    Profile,
-    Test,
-    Verdict,
-)
+from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.comparisons import BaselineSummary, result_of
 from pytest_kernelprof.summary.run import summary_of
 

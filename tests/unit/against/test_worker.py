@@ -63,7 +63,7 @@ class Double:
 
 def reference(*processes: Double) -> Reference:
     waiting = iter(processes)
-    made = Reference(lambda: cast(Process, next(waiting)))
+    made = Reference(lambda: cast("Process", next(waiting)))
     made.come_up()
     made.collect(["t.py"])
     return made
@@ -161,7 +161,7 @@ def test_what_it_is_refused_for_is_its_answer() -> None:
 def test_whose_context_was_first(cuda: bool | None, first: str | None) -> None:
     """Where both come up in one step, that is not known."""
     process = Double(KNOWN, At("", cuda=True), Done("t.py::a"))
-    made = Reference(lambda: cast(Process, process), lambda: made.cuda if cuda is None else cuda)
+    made = Reference(lambda: cast("Process", process), lambda: made.cuda if cuda is None else cuda)
     made.come_up()
     made.collect(["t.py"])
     made.begin("t.py::a", "", holds=True)
@@ -210,7 +210,7 @@ def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
     interrupt: type[BaseException],
 ) -> None:
     for steps in ((interrupt(),), (At(""), interrupt())):
-        first = Double(KNOWN, *cast(Any, steps))
+        first = Double(KNOWN, *cast("Any", steps))
         made = reference(first, Double(KNOWN, Done("t.py::b")))
         with pytest.raises(interrupt):
             _begin_and_open(made)

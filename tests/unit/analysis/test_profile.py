@@ -26,6 +26,7 @@ from pytest_kernelprof.analysis.session_profile import (
     with_lines,
 )
 from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
+from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
@@ -34,7 +35,6 @@ from pytest_kernelprof.schema.recording import (
     Recording,
     Roofline,
 )
-from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour
 from pytest_kernelprof.trace.correlation import frame_lines
 
 EXPECTED = {
@@ -382,9 +382,8 @@ def test_a_compiled_graph_whose_kernels_may_be_hidden_is_incomplete(
     tmp_path: Path, computing: list[str]
 ) -> None:
     assert cpu_integrity(tmp_path, compute_operators=computing).complete
-    hidden = cpu_integrity(tmp_path, compute_operators=computing, compiled_kernels_hidden=True)
-    (problem,) = hidden.problems
-    assert "enable_kernel_profile" in problem
+    hidden = cpu_integrity(tmp_path, compute_operators=computing, unseen=["hidden kernels"])
+    assert hidden.problems == ("hidden kernels",)
 
 
 def test_a_missing_round_makes_a_cpu_session_incomplete(tmp_path: Path) -> None:

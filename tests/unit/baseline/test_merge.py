@@ -8,10 +8,14 @@ from records import H200, around, calls_of, profile
 from pytest_kernelprof.baseline.run_documents import compare_runs, merge_runs
 from pytest_kernelprof.comparison.judge import allowances
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison, Source
-from pytest_kernelprof.schema.document import pack, unpack
-from pytest_kernelprof.schema.run import Run, Test, Verdict
-from pytest_kernelprof.schema.snapshot import SnapshotReport
+from pytest_kernelprof.schema.comparison import (
+    ProfileComparison,
+    RunComparison,
+    SnapshotReport,
+    Source,
+)
+from pytest_kernelprof.schema.document import Run, Test, pack, unpack
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.comparisons import comparisons_of
 
 

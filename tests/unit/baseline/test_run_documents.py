@@ -25,17 +25,9 @@ from pytest_kernelprof.baseline.run_documents import compare_runs, comparison_of
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, RunComparison
-from pytest_kernelprof.schema.document import pack, unpack
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Contestant,
-    Environment,
-    Integrity,
-    KernelGroup,
-    Profile,
-    Run,
-    Test,
-)
+from pytest_kernelprof.schema.document import Contestant, Run, Test, pack, unpack
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.schema.profile import KernelGroup, Profile
 from pytest_kernelprof.summary.comparisons import BaselineSummary
 
 LOST_RUN = Integrity(problems=("1 of 2 launches has no kernel",))

@@ -25,7 +25,7 @@ from pytest_kernelprof.baseline.snapshots import (
     update,
 )
 from pytest_kernelprof.errors import SnapshotError
-from pytest_kernelprof.schema.snapshot import Edited, KeptProfile, KeptTest
+from pytest_kernelprof.schema.comparison import Edited, KeptProfile, KeptTest
 
 ENTRY = KeptTest((KeptProfile(("aten::mm",)),), {"device": "CPU (x86_64)"})
 
@@ -119,7 +119,7 @@ def test_what_a_killed_run_left_beside_it_goes(path: str) -> None:
 WRITER = """
 import sys
 from pytest_kernelprof.baseline.snapshots import update
-from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
+from pytest_kernelprof.schema.comparison import KeptProfile, KeptTest
 path, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 entry = KeptTest((KeptProfile(tuple(f"kernel_{i}" for i in range(500))),), {"device": "CPU"})
 print("begins", flush=True)

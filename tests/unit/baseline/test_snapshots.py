@@ -15,11 +15,17 @@ from pytest_kernelprof.baseline.snapshots import (
     why_not_kept,
 )
 from pytest_kernelprof.comparison.comparability import made_with
-from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-from pytest_kernelprof.schema.run import Integrity, Profile
-from pytest_kernelprof.schema.snapshot import COUNTS, KeptProfile, KeptTest
+from pytest_kernelprof.schema.comparison import (
+    KEPT_COUNTS,
+    KeptProfile,
+    KeptTest,
+    MetricDelta,
+    ProfileComparison,
+)
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Profile
 
-COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
+COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 MADE = made_with(H200)
 
 

@@ -22,7 +22,7 @@ from pytest_kernelprof.capture.compiled_code import (
 from pytest_kernelprof.capture.operators import compute_operators
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema.profile import Profile
 
 X = torch.ones(4, 4)
 

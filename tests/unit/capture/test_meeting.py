@@ -34,7 +34,7 @@ from pytest_kernelprof.measure.policy import (
     plan_of,
     plan_of_ranks,
 )
-from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.schema.profile import Verdict
 
 TEST = "test_ddp.py::test_step\n1"
 CALL = Call(TEST, (0, 1), 1, "kernel_profile at test_ddp.py:9")

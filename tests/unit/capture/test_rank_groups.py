@@ -238,7 +238,7 @@ class Locks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rank: int, hosts: tuple[str, ...]) -> None:
         self.done: list[str] = []
         self.busy = ""
-        monkeypatch.setattr(ranks, "gpu_uuid", lambda device: f"gpu {1 - rank}")
+        monkeypatch.setattr(ranks, "gpu_uuid", lambda index: f"gpu {1 - rank}")
         monkeypatch.setattr(usage_lock, "lock_by_uuid", self._lock)
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)

@@ -16,8 +16,8 @@ from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.documents import read_run, read_whole_run
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import RunComparison
-from pytest_kernelprof.schema.document import pack
-from pytest_kernelprof.schema.run import Profile, Run, Test, Timeline
+from pytest_kernelprof.schema.document import Run, Test, pack
+from pytest_kernelprof.schema.profile import Profile, Timeline
 
 MLP, COMPILED = record("mlp"), record("compiled")
 

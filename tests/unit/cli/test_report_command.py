@@ -17,8 +17,8 @@ from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
-from pytest_kernelprof.schema.run import Place, Run, Test, Verdict
+from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.schema.profile import Place, Verdict
 from pytest_kernelprof.units import format_bytes
 
 OVER = Verdict(

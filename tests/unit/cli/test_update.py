@@ -12,11 +12,11 @@ from records import H200, MLP, counted, kernel, mlp, profile
 from pytest_kernelprof.baseline.snapshots import path_of, read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import pack
-from pytest_kernelprof.schema.run import Integrity, Run, Test
-from pytest_kernelprof.schema.snapshot import COUNTS
+from pytest_kernelprof.schema.comparison import KEPT_COUNTS
+from pytest_kernelprof.schema.document import Run, Test, pack
+from pytest_kernelprof.schema.environment import Integrity
 
-COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
+COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)
 ID = "tests/test_it.py::TestX::test_a[1::2]"
 

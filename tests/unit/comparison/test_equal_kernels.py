@@ -11,7 +11,7 @@ from records import MUL, kernel, profile
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema.profile import Profile
 
 
 def launched(*sources: str) -> Profile:

@@ -15,7 +15,7 @@ from pytest_kernelprof.comparison.judge import (
 )
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import ProfileComparison
-from pytest_kernelprof.schema.run import Integrity
+from pytest_kernelprof.schema.environment import Integrity
 
 PROBLEM = "1 of 5 launches has no kernel"
 

@@ -14,7 +14,7 @@ from pytest_kernelprof.device.conditions import OtherProcesses, Watch, alone, un
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.usage_lock import GpuLock, NotFree
 from pytest_kernelprof.errors import GpuBusy
-from pytest_kernelprof.schema.run import Conditions
+from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.summary.words import doubt_words
 
 

@@ -13,13 +13,11 @@ import torch
 from pytest_kernelprof import ProfilerUnavailable
 from pytest_kernelprof.device import bindings, inventory
 from pytest_kernelprof.device.inventory import (
-    Device,
     current_device,
     devices_in_use,
     gpu_uuid,
     has_no_device,
     load_torch,
-    uuid_of_index,
     why_no_gpu,
 )
 
@@ -138,9 +136,8 @@ def test_a_gpu_is_asked_for_its_uuid_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(bindings, "_made", [])  # the double is not put aside as a test's patch
-    uuid_of_index.cache_clear()
-    gpus = [Device("cuda", index, "a GPU", "sm_90", 0, {}) for index in (0, 1, 0, 1)]
-    found = [gpu_uuid(one) for one in gpus]
-    uuid_of_index.cache_clear()
+    gpu_uuid.cache_clear()
+    found = [gpu_uuid(index) for index in (0, 1, 0, 1)]
+    gpu_uuid.cache_clear()
     assert found == ["uuid of 0", "uuid of 1"] * 2
     assert asked == [0, 1]

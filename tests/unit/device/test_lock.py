@@ -123,7 +123,7 @@ def test_the_process_that_holds_it_may_take_it_again(folder: Path, holder: Holde
     with lock_by_uuid(UUID, 0.3, "outer"):
         with lock_by_uuid(UUID, 0.3, "inner"):
             pass
-        assert json.loads((folder / f"{UUID}.holder").read_text())["who"] == "outer"
+        assert json.loads((folder / f"{UUID}.notes").read_text())["who"] == "outer"
         code = HOLD.replace("60", "0.2")
         done = subprocess.run(
             [sys.executable, "-c", code, UUID, "x"], capture_output=True, text=True, check=False
@@ -175,7 +175,7 @@ def test_folder_and_files_are_for_all_users_whatever_the_umask(folder: Path) -> 
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
-    assert modes == {f"{UUID}.{name}": 0o666 for name in ("lock", "turn", "holder")}
+    assert modes == {f"{UUID}.{name}": 0o666 for name in ("lock", "notes")}
 
 
 def in_a_fork(does: Callable[[], int]) -> int:
@@ -195,7 +195,7 @@ def test_a_second_user_may_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for one user
     shared.chmod(0o1777)
     monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(shared))
-    note = shared / "kernelprof-locks" / f"{UUID}.holder"
+    note = shared / "kernelprof-locks" / f"{UUID}.notes"
 
     def lock_as(user: int) -> int:
         os.setuid(user)
@@ -223,7 +223,7 @@ def test_a_note_that_cannot_be_read_still_gives_a_message(
     folder: Path, holder: Holder, note: str
 ) -> None:
     holder()
-    (folder / f"{UUID}.holder").write_text(note, encoding="latin-1")
+    (folder / f"{UUID}.notes").write_text(note, encoding="latin-1")
     with pytest.raises(GpuBusy, match=r"held by an unknown process \(.*\.lock open\)"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
@@ -233,7 +233,7 @@ def test_a_note_that_cannot_be_read_still_gives_a_message(
 def test_what_somebody_put_in_the_place_of_the_note_keeps_nobody_waiting(
     folder: Path, holder: Holder, tmp_path: Path, what: str
 ) -> None:
-    note = folder / f"{UUID}.holder"
+    note = folder / f"{UUID}.notes"
     put_in_place(note, what, tmp_path / "mine")
     holder()  # writes its note, or none
     if what in ("huge", "deep"):

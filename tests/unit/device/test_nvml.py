@@ -65,7 +65,7 @@ def test_a_mig_instance_is_named_as_the_reason(driver: Driver) -> None:
 
 def test_a_missing_library_is_a_reason_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
-    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda index: UUID)
     forget()
     seen = gpu_of(GPU)
     forget()

@@ -47,7 +47,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
     monkeypatch.setattr(usage_lock, "devices_in_use", lambda: made.in_use)
     monkeypatch.setattr(usage_lock, "is_capturing", lambda: made.capturing)
     monkeypatch.setattr(usage_lock, "synchronize_in_use", made.synchronize)
-    monkeypatch.setattr(usage_lock, "uuid_of_index", made.uuid)
+    monkeypatch.setattr(usage_lock, "gpu_uuid", made.uuid)
     return made
 
 
@@ -184,7 +184,7 @@ def test_a_forked_child_that_ends_the_test_too_leaves_its_parents_share(cuda: Cu
         finally:
             os._exit(len(usage_lock._stretches))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert json.loads(hold.path.with_suffix(".holder").read_text())["who"] == "a test"
+    assert json.loads(hold.path.with_suffix(".notes").read_text())["who"] == "a test"
     hold.give_back()
     assert sits()
     usage_lock.end()

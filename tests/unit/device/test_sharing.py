@@ -14,8 +14,8 @@ from pytest_kernelprof.device.conditions import no_times
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.schema.recording import HostTimings
-from pytest_kernelprof.schema.run import Profile
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
 

@@ -12,7 +12,7 @@ from pytest_kernelprof.device import conditions, nvml
 from pytest_kernelprof.device.conditions import watch
 from pytest_kernelprof.device.inventory import why_no_gpu
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.summary.words import conditions_words
 
 
@@ -166,7 +166,7 @@ def test_an_older_driver_is_asked_by_the_older_name(driver: Driver) -> None:
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a driver here")
 def test_a_missing_driver_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda index: UUID)
     forget()
     seen = gpu_of(GPU)
     assert isinstance(seen, Unknown)

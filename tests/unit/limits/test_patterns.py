@@ -14,7 +14,7 @@ from pytest_kernelprof.limits.patterns import (
     matches,
     names_nothing,
 )
-from pytest_kernelprof.schema.run import Hit, Mismatch
+from pytest_kernelprof.schema.profile import Hit, Mismatch
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import refuse_idle
 from pytest_kernelprof.measure.policy import Plan
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.schema.recording import MemoryUse
-from pytest_kernelprof.schema.run import Conditions, Neighbour, Profile
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 TIMES = {"a": 10.0, "b": 20.0, "c": 30.0}

@@ -21,7 +21,7 @@ from pytest_kernelprof.device import bindings, inventory, usage_lock
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.schema.run import Integrity
+from pytest_kernelprof.schema.environment import Integrity
 
 X = torch.ones(4)
 COUNTS = Needs()

@@ -35,7 +35,8 @@ from pytest_kernelprof.measure.policy import (
     plan_of_ranks,
 )
 from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
-from pytest_kernelprof.schema.run import Bound, Conditions, Integrity, Profile, Verdict
+from pytest_kernelprof.schema.environment import Conditions, Integrity
+from pytest_kernelprof.schema.profile import Bound, Profile, Verdict
 
 X = torch.ones(4)
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})

@@ -14,11 +14,11 @@ from records import profile
 
 from pytest_kernelprof.against.protocol import At, FromWorker, Go, ToWorker, Wire
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.file_lock import can_share
+from pytest_kernelprof.device.file_lock import can_lock_bytes
 from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
 from pytest_kernelprof.plugin.baseline_pytest import Served
 
-pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
+pytestmark = pytest.mark.skipif(not can_lock_bytes(), reason="needs locks that can be shared")
 
 UUID = "8d5e5e2a-7f0f-4a57-9b46-0c2f6b6f3a11"
 

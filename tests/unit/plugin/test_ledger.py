@@ -19,8 +19,8 @@ from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Ledger, with_lines_if
 from pytest_kernelprof.plugin.outcome import Conclusion, Request, conclude
+from pytest_kernelprof.schema.profile import Place, Profile, Timeline
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.schema.run import Place, Profile, Timeline
 
 
 def limits(**given: Any) -> tuple[Limit, ...]:

@@ -22,7 +22,9 @@ from pytest_kernelprof.measure.policy import (
 )
 from pytest_kernelprof.plugin.run_baseline import Baseline, Baselines
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.schema.run import Conditions, Integrity, Profile, Test, Verdict
+from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.schema.environment import Conditions, Integrity
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 ID = "test_it.py::test_it"

@@ -9,10 +9,11 @@ from records import H200, MLP, counted, kernel, mlp, profile
 from pytest_kernelprof.baseline.snapshots import from_text, kept_of, to_text
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-from pytest_kernelprof.schema.run import Integrity, Profile
-from pytest_kernelprof.schema.snapshot import COUNTS, KeptTest, SnapshotReport
+from pytest_kernelprof.schema.comparison import KEPT_COUNTS, KeptTest, SnapshotReport
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Profile
 
-COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
+COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)
 KEPT = KeptTest((kept_of(FIVE),), made_with(H200))
 ENTRY = SnapshotReport(file="test_it.py", device="NVIDIA-H200", key="test_a")
@@ -41,7 +42,7 @@ def judged(by: SnapshotJudge, found: Profile) -> tuple[str, str]:
     return verdicts[0].outcome, verdicts[0].why
 
 
-LACKING = ", ".join(COUNTS[1:-1])
+LACKING = ", ".join(KEPT_COUNTS[1:-1])
 LOST = Integrity(problems=("1 of 6 launches has no kernel",))
 COLD = Integrity(cold=("lazy loading",))
 

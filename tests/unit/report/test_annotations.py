@@ -17,9 +17,16 @@ from pytest_kernelprof.report.github import (
     commands,
     files_in_the_repository,
 )
-from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide
-from pytest_kernelprof.schema.run import Integrity, Place, ProfileComparison, Run, Test, Verdict
-from pytest_kernelprof.schema.snapshot import SnapshotReport
+from pytest_kernelprof.schema.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    ProfileComparison,
+    SnapshotReport,
+)
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Place, Verdict
 
 CALL = Place("tests/test_mlp.py", 31)
 OVER = Verdict(

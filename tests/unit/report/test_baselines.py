@@ -14,14 +14,9 @@ from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message, worse_message
-from pytest_kernelprof.schema.comparison import MetricDelta, Paired, TimedPair
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Kernel,
-    Neighbour,
-    Place,
-    ProfileComparison,
-)
+from pytest_kernelprof.schema.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.schema.profile import Kernel, Place
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line
 from pytest_kernelprof.summary.words import paired_words
 

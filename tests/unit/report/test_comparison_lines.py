@@ -10,8 +10,8 @@ from records import CPU, MLP, comparison, mlp, profile
 from pytest_kernelprof.report.kernel_tables import comparison_lines
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.report.terminal import open_lines
-from pytest_kernelprof.schema import run
-from pytest_kernelprof.schema.run import Profile, Verdict
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.run import summary_of
 
 
@@ -45,8 +45,8 @@ ON_CPU = "CPU operators counted, not GPU kernels."
 def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
     tests: list[Profile], line: str
 ) -> None:
-    of = tuple(run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests))
-    told = open_lines(summary_of(run.Run(of)))
+    of = tuple(Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests))
+    told = open_lines(summary_of(Run(of)))
     assert [one.partition("; ")[2] for one in told] == ([f"{line}; {ON_CPU}"] if line else [])
 
 
@@ -55,7 +55,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
         limit="min_speedup", qualifier="2", outcome="failed", unit="times", metric="cuda_time",
         measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
     )  # fmt: skip
-    test = run.Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
+    test = Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
     lines = comparison_lines([test], Style())
     assert lines[0] == "t (failed)"
     assert lines[-1] == (
@@ -65,7 +65,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
 
 
 def test_comparisons_stand_under_the_tests_that_made_them() -> None:
-    tests = [run.Test("a/test_it.py::test_b[c/d]", comparisons=(comparison(),)), run.Test("x")]
+    tests = [Test("a/test_it.py::test_b[c/d]", comparisons=(comparison(),)), Test("x")]
     lines = comparison_lines(tests, Style())
     assert lines[0] == "test_it.py::test_b[c/d]"
     assert lines[1].endswith("  callable")
@@ -73,4 +73,4 @@ def test_comparisons_stand_under_the_tests_that_made_them() -> None:
 
 
 def test_where_nothing_was_compared_there_is_no_line() -> None:
-    assert comparison_lines([run.Test("x", (mlp(),))], Style()) == []
+    assert comparison_lines([Test("x", (mlp(),))], Style()) == []

@@ -12,7 +12,9 @@ from records import comparison
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
+from pytest_kernelprof.schema.document import Contestant
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))

@@ -21,8 +21,9 @@ from pytest_kernelprof.report.kernel_tables import (
     metric_lines,
     note_lines,
 )
-from pytest_kernelprof.schema.comparison import KernelDiff, TracesComparison
-from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComparison
+from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, TracesComparison
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Kernel, Profile
 
 COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from records import CPU, absent, calls_of, counted, timed
 
 from pytest_kernelprof.report.exports import properties_of
-from pytest_kernelprof.schema.run import Integrity, Verdict
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Verdict
 
 OVER = Verdict(limit="max_kernels", outcome="failed")
 KEPT = Verdict(limit="max_kernels", outcome="passed")

@@ -11,7 +11,7 @@ from records import CPU, MLP, MUL, kernel, mlp, profile
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.schema.comparison import KernelChange, KernelSide
-from pytest_kernelprof.schema.run import Copy, Place, Profile, Wait
+from pytest_kernelprof.schema.profile import Copy, Place, Profile, Wait
 from pytest_kernelprof.summary.kernels import NewKernels
 
 COPY = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_194_304, 80.0, ("aten::copy_", "aten::to"))

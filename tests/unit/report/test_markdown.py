@@ -30,20 +30,14 @@ from pytest_kernelprof.schema.comparison import (
     KernelSide,
     MetricDelta,
     Paired,
+    ProfileComparison,
+    RunComparison,
+    SnapshotReport,
     TimedPair,
 )
-from pytest_kernelprof.schema.run import (
-    Copy,
-    Integrity,
-    Mismatch,
-    Profile,
-    ProfileComparison,
-    Run,
-    RunComparison,
-    Test,
-    Verdict,
-)
-from pytest_kernelprof.schema.snapshot import SnapshotReport
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Copy, Mismatch, Profile, Verdict
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
 ALLOWED_TAGS = {

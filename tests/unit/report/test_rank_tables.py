@@ -17,8 +17,8 @@ from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
-from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.run import summary_of
 

@@ -12,7 +12,8 @@ from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.run import summary_of
 
 pytest.importorskip("jinja2")

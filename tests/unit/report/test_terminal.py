@@ -11,17 +11,17 @@ from terminal_double import Terminal
 
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines, write_report
-from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-from pytest_kernelprof.schema.run import (
+from pytest_kernelprof.schema.document import Run, Test, TestOutcome
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import (
     Bound,
-    Integrity,
+    Hit,
     KernelGroup,
+    Metric,
     Place,
     Profile,
-    Run,
     Status,
-    Test,
     Verdict,
 )
 from pytest_kernelprof.summary.run import summary_of
@@ -48,7 +48,7 @@ def time_limit(outcome: Status, measured: float, allowed: float, **facts: Any) -
     return limit(outcome, "max_cuda_time", "cuda_time", measured=measured, allowed=allowed, **facts)
 
 
-def kept(us: float = 100.0, *metrics: run.Metric, **more: Any) -> Profile:
+def kept(us: float = 100.0, *metrics: Metric, **more: Any) -> Profile:
     more.setdefault("verdicts", (kernels_limit(),))
     return mlp(timed("cuda_time", [us]), *metrics, **more)
 
@@ -58,7 +58,7 @@ def over(us: float = 50.0, **more: Any) -> Profile:
     return mlp(timed("cuda_time", [us]), **more)
 
 
-def of(name: str, *profiles: Profile, outcome: run.TestOutcome = "passed") -> Test:
+def of(name: str, *profiles: Profile, outcome: TestOutcome = "passed") -> Test:
     return Test(f"tests/{name}", profiles, outcome=outcome)
 
 
@@ -202,7 +202,7 @@ def test_of_very_many_that_are_kept_the_costliest_are_listed() -> None:
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "cp437", "ascii", "no such encoding"])
 def test_a_mark_is_a_sign_or_pytests_letter_where_that_cannot_be_said(
-    fared: Status, ended: run.TestOutcome, sign: str, letter: str, encoding: str
+    fared: Status, ended: TestOutcome, sign: str, letter: str, encoding: str
 ) -> None:
     one = of("a.py::t", kept(verdicts=(kernels_limit(fared),)), outcome=ended)
     lines = told(one, verbosity=1, encoding=encoding)
@@ -296,7 +296,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_tests_are_called(
         [timed("cuda_time", [6.0]), timed("launch_overhead", [80.0]), timed("latency", [96.0])],
         verdicts=(
             kernels_limit("failed", 3, 2),
-            limit("failed", "forbid_kernels", "", hits=(run.Hit(1, name, name),)),
+            limit("failed", "forbid_kernels", "", hits=(Hit(1, name, name),)),
         ),
         bound=Bound("overhead", ""),
         label=name,

@@ -12,17 +12,16 @@ import pytest
 from corpus import NAMES, record
 from records import comparison, counted, mlp, timed
 
-from pytest_kernelprof.schema import codec, run
+from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import KernelChange, MetricDelta
-from pytest_kernelprof.schema.document import Document, pack
+from pytest_kernelprof.schema.document import Document, Run, Test, pack
+from pytest_kernelprof.schema.environment import Environment
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.schema.run import Environment, Profile, Run, Verdict
 from pytest_kernelprof.system import Real
 
 KEPT = Verdict(limit="max_kernels", outcome="passed", metric="kernels", allowed=6, measured=5)
-RUN = Run(
-    (run.Test("test_a.py::test_it", (mlp(verdicts=(KEPT,)),), (comparison(),)), run.Test("empty"))
-)
+RUN = Run((Test("test_a.py::test_it", (mlp(verdicts=(KEPT,)),), (comparison(),)), Test("empty")))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,7 +76,7 @@ def test_different_records_are_different_bytes() -> None:
 
 
 def test_what_is_as_usual_is_left_out() -> None:
-    assert codec.encode(run.Test("a")) == b'{"id":"a"}'
+    assert codec.encode(Test("a")) == b'{"id":"a"}'
 
 
 def test_a_run_always_names_its_version() -> None:
@@ -100,7 +99,7 @@ def test_what_is_no_version_is_named(version: object) -> None:
 
 
 def test_a_record_without_a_version_needs_none() -> None:
-    assert codec.decode(b'{"id":"a"}', run.Test) == run.Test("a")
+    assert codec.decode(b'{"id":"a"}', Test) == Test("a")
     with pytest.raises(ValueError, match="version number"):
         codec.decode(b"{}", Document)
 
@@ -120,7 +119,7 @@ def test_a_record_without_a_version_needs_none() -> None:
 )
 def test_what_is_no_record_is_an_error_that_says_where(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        codec.decode(data, run.Test)
+        codec.decode(data, Test)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_what_is_no_record_is_an_error_that_says_where(data: bytes, reason: str)
 )
 def test_text_escapes_lone_surrogates_alone(words: str, escaped: str) -> None:
     assert codec.text(words) == escaped
-    assert codec.decode(codec.encode(run.Test(escaped)), run.Test).id == escaped
+    assert codec.decode(codec.encode(Test(escaped)), Test).id == escaped
 
 
 def test_a_file_is_written_in_place_of_the_old_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_kernelprof.schema.codec import decode, encode
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 
 ROUGH = Conditions(
     blocks=4,

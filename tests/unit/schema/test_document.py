@@ -12,15 +12,21 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
-from pytest_kernelprof.schema.run import (
+from pytest_kernelprof.schema.document import (
+    MOST_KERNELS,
+    Document,
+    Run,
+    Test,
+    bounded,
+    pack,
+    unpack,
+)
+from pytest_kernelprof.schema.profile import (
     Collective,
     Kernel,
     KernelGroup,
     Place,
     Profile,
-    Run,
-    Test,
     Timeline,
     Verdict,
 )

@@ -12,6 +12,7 @@ from corpus import FOLDER, NAMES, document
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
     ChildProcesses,
@@ -21,7 +22,6 @@ from pytest_kernelprof.schema.recording import (
     Recording,
     Roofline,
 )
-from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
 
@@ -54,7 +54,6 @@ EVERYTHING = Recording(
     bare_operators=("mine::make",),
     idle_operators=("aten::t",),
     unseen=("a package",),
-    compiled_kernels_hidden=True,
     host_timings=TIMINGS,
     second_look=TIMINGS,
     memory=MemoryUse((7, 9), (0, 1)),

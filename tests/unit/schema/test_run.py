@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from records import kernel, mlp
 
-from pytest_kernelprof.schema.run import STATUSES, Integrity, Metric, Status, Verdict
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import STATUSES, Metric, Status, Verdict
 
 
 def test_a_kernel_knows_its_short_name() -> None:

@@ -16,18 +16,13 @@ from pytest_kernelprof.schema.comparison import (
     KernelDiff,
     MetricDelta,
     Paired,
+    ProfileComparison,
     RunComparison,
     TimedPair,
 )
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Integrity,
-    Neighbour,
-    Profile,
-    ProfileComparison,
-    Run,
-    Test,
-)
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.summary.comparisons import (
     BaselineSummary,
     baseline_summaries,

@@ -16,22 +16,10 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.comparison import Paired, TimedPair
-from pytest_kernelprof.schema.run import (
-    Bound,
-    Cause,
-    Conditions,
-    Copy,
-    Kernel,
-    Neighbour,
-    Place,
-    Profile,
-    ProfileComparison,
-    Run,
-    RunComparison,
-    Test,
-    Wait,
-)
+from pytest_kernelprof.schema.comparison import Paired, ProfileComparison, RunComparison, TimedPair
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.schema.profile import Bound, Cause, Copy, Kernel, Place, Profile, Wait
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.verdicts import causes_of, causes_of_diff
 

@@ -8,16 +8,9 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
 
-from pytest_kernelprof.schema.run import (
-    Integrity,
-    Place,
-    Profile,
-    Run,
-    Status,
-    Test,
-    TestOutcome,
-    Verdict,
-)
+from pytest_kernelprof.schema.document import Run, Test, TestOutcome
+from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.schema.profile import Place, Profile, Status, Verdict
 from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import summary_of
 

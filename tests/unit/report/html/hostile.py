@@ -6,20 +6,18 @@ from msgspec.structs import replace
 from records import held_to
 from rounds import Recording, over, profile_of, run_of
 
-from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
-from pytest_kernelprof.schema.run import (
-    Copy,
-    Environment,
-    Integrity,
-    Kernel,
-    Place,
+from pytest_kernelprof.schema.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    MetricDelta,
     ProfileComparison,
-    Run,
     RunComparison,
     Source,
-    Test,
-    Wait,
 )
+from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.schema.environment import Environment, Integrity
+from pytest_kernelprof.schema.profile import Copy, Kernel, Place, Wait
 
 SOURCES: tuple[Source, ...] = ("snapshot", "revision", "run")
 TEXTS = (

@@ -15,9 +15,15 @@ from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
 from pytest_kernelprof.report.html.markup import cut, table
 from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.tables import Column
-from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, Source
+from pytest_kernelprof.schema.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    ProfileComparison,
+    Source,
+)
 from pytest_kernelprof.schema.document import bounded
-from pytest_kernelprof.schema.run import Bound, KernelGroup, Profile, ProfileComparison, Wait
+from pytest_kernelprof.schema.profile import Bound, KernelGroup, Profile, Wait
 
 
 def detail(profile: Profile, name: str = "main (abc1234)") -> str:
