@@ -317,8 +317,7 @@ def profile(
     from pytest_kernelprof.capture.agreement import agreeing
     from pytest_kernelprof.capture.torch_profiler import held_by
     from pytest_kernelprof.device.inventory import usual_kind
-    from pytest_kernelprof.measure.completeness import require_complete
-    from pytest_kernelprof.measure.policy import EVERYTHING, plan_of
+    from pytest_kernelprof.measure.policy import EVERYTHING, plan_of, require_complete
     from pytest_kernelprof.measure.runner import measure
 
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)

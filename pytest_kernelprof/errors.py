@@ -1,4 +1,7 @@
-"""The exceptions that users may catch or name in ``raises=``."""
+"""The exceptions that users may catch or name in ``raises=``.
+
+A module of its own, though it is short: every room raises them, and it loads nothing but pytest.
+"""
 
 from __future__ import annotations
 

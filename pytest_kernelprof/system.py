@@ -1,7 +1,9 @@
-"""The system's functions as they are when this is loaded, before a test patches those of ``os``.
+"""What this package stands on: the system's functions and clocks as they are when this is loaded,
+before a test patches them; and the versions of other packages that it is tested with.
 
-Held in a class, and none that looks others up in ``os`` again: tools that replace the clock or the
-file system (freezegun, pyfakefs) search the globals of every module.
+Tools that replace the clock or the file system (freezegun, pyfakefs) search the globals of every
+module, and ``mock.patch`` replaces the names of ``os`` and ``time``. So the functions are held in a
+class, and the clocks in a ``partial``, which costs no Python call. None looks others up again.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import _thread
 import builtins
 import contextlib
+import functools
 import io
 import os
+import re
 import select
 import sys
 import tempfile
@@ -19,7 +23,19 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+now_ns = functools.partial(time.perf_counter_ns)
+"""Nanoseconds on the clock that durations are measured with."""
+unix_ns = functools.partial(time.time_ns)
+"""Nanoseconds since 1970."""
+sleep = functools.partial(time.sleep)
+"""Wait for so many seconds."""
+
+
+def now_s() -> float:
+    """Seconds on the clock that durations are measured with."""
+    return now_ns() / 1e9
 
 
 def _unknown(*_: int) -> Any:
@@ -92,3 +108,40 @@ def _temporary_folder() -> str:
 
 TEMPORARY_FOLDER = _temporary_folder()
 """As it was when this was loaded; empty where there was none that could be written to."""
+
+TRIED: dict[str, tuple[str, ...]] = {
+    "python": ("3.10", "3.11", "3.12", "3.13"),
+    "pytest": ("8.4", "9.0", "9.1", "9.2"),
+    "torch": ("2.9", "2.11", "2.13", "2.15"),
+    "numpy": ("1.26", "2.4"),
+    "pytest-benchmark": ("5.2", "5.3"),
+    "pytest-xdist": ("3.8",),
+}
+"""By package, oldest first; each is the newest of its series. Every one has a cell of its own in
+``noxfile.py``, beside which all else is as in ``constraints.txt``."""
+
+WITHOUT = ("pytest-benchmark", "pytest-xdist")
+"""Packages that there is a cell without."""
+
+
+def newer_than_tried(found: Mapping[str, str]) -> list[str]:
+    """For each package that is newer than what was tried, a line that says so.
+
+    Args:
+        found: versions by the name of the package; names that are not in ``TRIED`` and versions
+            without two numbers are passed over.
+    """
+    lines = []
+    for name, version in found.items():
+        if name in TRIED:
+            newest = TRIED[name][-1]
+            if _series(version) > _series(newest):
+                shown = ".".join(map(str, _series(version)))
+                lines.append(f"{name} {shown} is newer than what was tried ({newest})")
+    return lines
+
+
+def _series(version: str) -> tuple[int, ...]:
+    """What comes after the second number is a repair, and tells nothing of this."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else ()

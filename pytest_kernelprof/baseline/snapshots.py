@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.comparison.comparability import differences, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_keys import STEP
@@ -29,7 +28,7 @@ from pytest_kernelprof.schema.codec import from_builtins, text, why_no_target, w
 from pytest_kernelprof.schema.comparison import KernelSide, MetricDelta, ProfileComparison
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.snapshot import COUNTS, FORMAT, VERSION, Edited, KeptProfile, KeptTest
-from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, unix_ns
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.device.procfs import tools_of
+from pytest_kernelprof.system import newer_than_tried
 from pytest_kernelprof.units import format_bytes
-from pytest_kernelprof.versions import newer_than_tried
 
 if TYPE_CHECKING:
     import argparse

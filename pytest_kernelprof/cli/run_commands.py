@@ -68,8 +68,7 @@ def report(chosen: argparse.Namespace) -> int:
 
 
 def _read(paths: list[str], *, with_timelines: bool) -> Run:
-    from pytest_kernelprof.baseline.run_documents import merge_runs
-    from pytest_kernelprof.documents import read_run, read_whole_run
+    from pytest_kernelprof.baseline.run_documents import merge_runs, read_run, read_whole_run
 
     read = read_whole_run if with_timelines else read_run
     if len(paths) == 1:
@@ -159,9 +158,8 @@ def compare(chosen: argparse.Namespace) -> int:
     """
     from msgspec import structs
 
-    from pytest_kernelprof.baseline.run_documents import compare_runs, compared_run
+    from pytest_kernelprof.baseline.run_documents import compare_runs, compared_run, read_run
     from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-    from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.markdown import markdown_of
     from pytest_kernelprof.report.tables import print_lines, style_of_output
     from pytest_kernelprof.report.terminal import report_lines
@@ -224,8 +222,8 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
+    from pytest_kernelprof.baseline.run_documents import read_run
     from pytest_kernelprof.baseline.snapshots import gather, path_of, update
-    from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.commands import update_lines
 
     found = read_run(chosen.run_document)

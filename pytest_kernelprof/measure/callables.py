@@ -18,7 +18,6 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
-from pytest_kernelprof.measure.completeness import require_clock, require_complete
 from pytest_kernelprof.measure.policy import (
     EXACT_ROUNDS,
     Plan,
@@ -28,6 +27,8 @@ from pytest_kernelprof.measure.policy import (
     again,
     kept_throttled,
     more_pairs,
+    require_clock,
+    require_complete,
     shown_on_ranks,
     silently,
 )

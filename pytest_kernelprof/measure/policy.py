@@ -14,10 +14,10 @@ from typing import Protocol
 import msgspec
 
 from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
-from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import DeviceKind
-from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.schema.run import Profile, Verdict
 
 EXACT_ROUNDS = 2
 """Rounds of a session whose counts alone are wanted: enough to see that they differ."""
@@ -502,3 +502,40 @@ def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
 
 def _any_from(metrics: set[str], source: str) -> bool:
     return any(source in METRICS[name].sources for name in metrics if name in METRICS)
+
+
+# Whether the result stands.
+
+
+def require_complete(profile: Profile) -> None:
+    """Raise unless the profile is complete.
+
+    Raises:
+        IncompleteProfile: with what is missing and how often it was tried.
+    """
+    why = incomplete_words(profile)
+    if why:
+        raise IncompleteProfile(why)
+
+
+def require_clock(profile: Profile) -> None:
+    """Raise where the host's times of this process are not to be believed.
+
+    Raises:
+        IncompleteProfile: with what is known of the clock.
+    """
+    if profile.integrity.clock:
+        raise IncompleteProfile(f"times {profile.integrity.clock}")
+
+
+def incomplete_words(profile: Profile) -> str:
+    """What is missing and how often it was tried; empty where nothing is."""
+    integrity = profile.integrity
+    if integrity.complete:
+        return ""
+    tries = integrity.retakes + 1
+    tried = "once" if tries == 1 else f"{tries} times"
+    return (
+        f"profile incomplete (tried {tried}): {'; '.join(integrity.problems)}. Its counts could "
+        "be too low, so no limit is judged"
+    )

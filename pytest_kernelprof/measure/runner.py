@@ -27,7 +27,6 @@ from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
-from pytest_kernelprof.measure.more_rounds import MoreRounds
 from pytest_kernelprof.measure.policy import (
     Judge,
     Plan,
@@ -40,6 +39,7 @@ from pytest_kernelprof.measure.policy import (
     WatchMemory,
     no_progress,
 )
+from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import HostTimings, Recording
 from pytest_kernelprof.schema.run import Profile, Verdict
