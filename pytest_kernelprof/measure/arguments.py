@@ -6,11 +6,12 @@ import gc
 import inspect
 import types
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pytest_kernelprof.capture.tensors import Watched, watch
 from pytest_kernelprof.errors import CannotMeasureError
 from pytest_kernelprof.units import name_of
 
@@ -84,6 +85,23 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
         ready = partial(call, *args, **kwargs)
         return lambda: ready
     return partial(_fresh_call, call, arguments, setup)
+
+
+def telling(prepares: Iterable[Prepare], told: Callable[[int], None]) -> Prepare:
+    """What hands back the next call of each in turn, and tells before it how many there were."""
+    turns = enumerate(prepares)
+
+    def prepare() -> Call:
+        done, one = next(turns)
+        told(done)
+        return one()
+
+    return prepare
+
+
+def watch_in_place(functions: Sequence[Callable[..., Any]], given: Arguments) -> Watched:
+    """Watch the tensors that calls may change in place; none where each call has new ones."""
+    return Watched() if given.setup is not None else watch(functions, given.args, given.kwargs)
 
 
 def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[[], Any]) -> Call:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import statistics
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +15,7 @@ from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.arguments import Arguments, preparer, telling, watch_in_place
 from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.policy import (
     EXACT_ROUNDS,
@@ -90,23 +89,17 @@ def contest(
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
     from pytest_kernelprof.capture.session import refuse_to_nest
-    from pytest_kernelprof.capture.tensors import Watched, watch
     from pytest_kernelprof.device.conditions import no_times
     from pytest_kernelprof.device.inventory import current_device
 
     device, given, own = current_device(plan.device), arguments, OwnMemory()
     refuse_to_nest()
 
-    def watched(*functions: Callable[..., Any]) -> Watched:
-        if given.setup is not None:
-            return Watched()
-        return watch(functions, arguments.args, arguments.kwargs)
-
     with sharing(device, plan.lock_timeout_s, plan.who):
         if fresh is not None:
             arguments = in_own_memory(given, own)
         prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
-        before = watched()
+        before = watch_in_place([], arguments)
         checks = Checks(check, reference, device, fresh=fresh is not None)
         profiles = dict[str, Profile]()
         with agreeing() as agreement:
@@ -133,7 +126,7 @@ def contest(
             *(device, plan, metric, reference, prepares, profiles, measuring, agreeing),
             checks=checks.found,
         )
-        in_rounds = watched(*callables.values())
+        in_rounds = watch_in_place(list(callables.values()), arguments)
         found.take(plan.rounds)
         found.in_place = in_rounds.changed()
         found.take_until_sure()
@@ -145,39 +138,32 @@ def contest(
         return found
 
 
+@dataclass(eq=False)
 class Contest:
     """The rounds of all callables of a comparison, and the way to more of them.
 
     Attributes:
-        in_place: the tensors that the calls changed.
         metric: what the callables are compared by.
-        profiles: of each callable the profile of its warmed-up call.
         reference: the name of the callable that the others are compared with.
+        prepares: of each callable what hands back its next call.
+        profiles: of each callable the profile of its warmed-up call.
+        checks: of each candidate what its results were found to be, in words.
+        in_place: the tensors that the calls changed.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        plan: Plan,
-        metric: CompareBy,
-        reference: str,
-        prepares: Mapping[str, Prepare],
-        profiles: Mapping[str, Profile],
-        measuring: OpenProgress = silently,
-        agreeing: Agreeing = nobody_else,
-        checks: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        self.in_place: tuple[str, ...] = ()
-        self.metric = metric
-        self.profiles = profiles
-        self.reference = reference
-        self._device = device
-        self._plan = plan
-        self._checks = {} if checks is None else checks
-        self._prepares = prepares
-        self._measuring = measuring
-        self._agreeing = agreeing
-        self._series: dict[str, list[float]] = {name: [] for name in profiles}
+    device: Device
+    plan: Plan
+    metric: CompareBy
+    reference: str
+    prepares: Mapping[str, Prepare]
+    profiles: Mapping[str, Profile]
+    measuring: OpenProgress = silently
+    agreeing: Agreeing = nobody_else
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._series: dict[str, list[float]] = {name: [] for name in self.profiles}
         self._kernels: dict[str, set[int]] = defaultdict(set)
         self._disturbed: list[Conditions] = []
 
@@ -197,8 +183,8 @@ class Contest:
         Raises:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
         """
-        order = order_of_turns(list(self._prepares), self.pairs, pairs)
-        with self._agreeing() as agreement:
+        order = order_of_turns(list(self.prepares), self.pairs, pairs)
+        with self.agreeing() as agreement:
             of_ranks = agreement.gather("values", self._values(order, agreement))
         for name, *values in zip(order, *of_ranks, strict=True):
             self._series[name].append(max(values))
@@ -261,19 +247,19 @@ class Contest:
             high=interval.high if interval else None,
             paired=None if name == self.reference else self.paired(name),
             unstable=tuple(sorted(counts)) if len(counts) > 1 else (),
-            checks=self._checks.get(name, ()),
+            checks=self.checks.get(name, ()),
         )
 
     def _values(self, order: Sequence[str], agreement: Agreement) -> list[float]:
         if self.metric == "peak_memory":
             return [self._peak(name, agreement) for name in order]
-        plan, history = self._plan, list[Shown]()
+        plan, history = self.plan, list[Shown]()
         of_device = self.metric == "cuda_time"
         take = self._device_times if of_device else self._latencies
         step = ProfileRounds(len(order)) if of_device else TimeCalls(len(order))
         with (
-            self._measuring() as progress,
-            alone(self._device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
+            self.measuring() as progress,
+            alone(self.device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
             while not history or again(history):
                 values, problems = take(order, progress, agreement)
@@ -294,10 +280,10 @@ class Contest:
         self, order: Sequence[str], progress: Progress, agreement: Agreement
     ) -> tuple[list[float], str]:
         taken = sessions.profile_rounds(
-            self._device,
+            self.device,
             self._next_of(order, progress),
             len(order),
-            flush_l2=self._plan.flush_l2,
+            flush_l2=self.plan.flush_l2,
             agreement=agreement,
         )
         problems = "; ".join(taken.facts.profile.integrity.problems)
@@ -314,10 +300,10 @@ class Contest:
         from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
 
         timings = time_calls(
-            self._device,
+            self.device,
             self._next_of(order, progress),
             len(order),
-            flush=flusher(self._device, wanted=self._plan.flush_l2),
+            flush=flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=True,  # calls in a row would mix the callables
             agreement=agreement,
         )
@@ -325,19 +311,13 @@ class Contest:
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
         """What hands back the next call in the order, and tells of it, outside the clock."""
-        turn = itertools.count()
-
-        def prepare() -> Callable[[], object]:
-            i = next(turn)
-            progress("comparing", i, len(order))
-            return self._prepares[order[i]]()
-
-        return prepare
+        told = partial(progress, "comparing", of=len(order))
+        return telling((self.prepares[name] for name in order), told)
 
     def _peak(self, name: str, agreement: Agreement) -> float:
         from pytest_kernelprof.capture.unprofiled_rounds import watch_memory
 
-        memory = watch_memory(self._device, self._prepares[name], 1, agreement)
+        memory = watch_memory(self.device, self.prepares[name], 1, agreement)
         if memory is None:
             raise IncompleteProfile(
                 "comparison: peak_memory is not available: the allocator keeps no history to read "

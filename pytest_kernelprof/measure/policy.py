@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -88,6 +88,11 @@ class Plan:
 
 WARMUP_OF_RANKS = 2
 """DistributedDataParallel rebuilds its buckets in its second step, with broadcasts of their own."""
+_OF_ALL_RANKS = (
+    *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
+    *("stacks", "roofline", "sample_on", "lock_timeout_s"),
+)
+"""What of a plan all ranks take by the most that any of them asks for."""
 
 
 def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
@@ -96,25 +101,18 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
     Raises:
         MarkerError: they are to be measured on different kinds of devices.
     """
-    first = plans[0]
     kinds = sorted({plan.device for plan in plans})
     if len(kinds) > 1:
         raise MarkerError(
             f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
             "--kernelprof-device=cpu or cuda"
         )
-    return dataclasses.replace(
-        first,
-        warmup=max(WARMUP_OF_RANKS if len(plans) > 1 else 1, *(plan.warmup for plan in plans)),
-        rounds=max(plan.rounds for plan in plans),
-        host_rounds=max(plan.host_rounds for plan in plans),
-        memory=any(plan.memory for plan in plans),
-        flush_l2=any(plan.flush_l2 for plan in plans),
-        stacks=any(plan.stacks for plan in plans),
-        roofline=any(plan.roofline for plan in plans),
-        sample_on=any(plan.sample_on for plan in plans),
-        lock_timeout_s=max(plan.lock_timeout_s for plan in plans),
-    )
+    most: dict[str, Any] = {
+        name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS
+    }
+    if len(plans) > 1:
+        most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS)
+    return dataclasses.replace(plans[0], **most)
 
 
 def plan_of(
@@ -161,35 +159,36 @@ class WarmUp(msgspec.Struct, frozen=True, tag=True):
     of: int
 
 
-class ProfileRounds(msgspec.Struct, frozen=True, tag=True):
-    """One profiler session of so many rounds.
+class Batch(msgspec.Struct, frozen=True):
+    """So many rounds, which join those of other batches of its kind.
 
     Attributes:
-        batch: 0 for the session that the kernels are of; 1, 2, ... for further rounds, which join
-            it. A batch that is taken again keeps its number.
+        batch: 0 for the first; 1, 2, ... for further rounds, which join it. A batch that is taken
+            again keeps its number.
+        reason: why it is taken, where it is more than usual, in words.
+    """
+
+    rounds: int
+    batch: int = 0
+    reason: str = ""
+
+
+class ProfileRounds(Batch, frozen=True, tag=True):
+    """One profiler session; the kernels are of the first.
+
+    Attributes:
         flush_l2: whether the L2 cache is flushed before each round.
-        reason: why it is taken, where it is more than usual, in words.
     """
 
-    rounds: int
-    batch: int = 0
     flush_l2: bool = False
-    reason: str = ""
 
 
-class TimeCalls(msgspec.Struct, frozen=True, tag=True):
-    """So many unprofiled calls, timed on the host.
+class TimeCalls(Batch, frozen=True, tag=True):
+    """Unprofiled calls, timed on the host."""
 
-    Attributes:
-        batch: 0 for the first, 1, 2, ... for further rounds, which join it.
-        second_look: a measurement of its own, beside the others.
-        reason: why it is taken, where it is more than usual, in words.
-    """
 
-    rounds: int
-    batch: int = 0
-    second_look: bool = False
-    reason: str = ""
+class SecondLook(TimeCalls, frozen=True, tag=True):
+    """Unprofiled calls that are a measurement of their own, beside the others."""
 
 
 class WatchMemory(msgspec.Struct, frozen=True, tag=True):
@@ -206,8 +205,7 @@ class RecordShapes(msgspec.Struct, frozen=True, tag=True):
     """One profiler session of one round that records the shapes of operators' inputs."""
 
 
-Step = WarmUp | ProfileRounds | TimeCalls | WatchMemory | Judge | RecordShapes
-Batch = ProfileRounds | TimeCalls
+Step = WarmUp | ProfileRounds | TimeCalls | SecondLook | WatchMemory | Judge | RecordShapes
 
 
 class Progress(Protocol):
@@ -326,22 +324,17 @@ def again(batch: Sequence[Shown]) -> str:
 
 def retakes(history: Sequence[Shown]) -> int:
     """How many incomplete sessions were taken again before the one that the kernels are of."""
-    return sum(not one.complete for one in _batch(history, ProfileRounds, 0)[:-1])
+    return sum(not one.complete for one in _batches(history, ProfileRounds)[0][:-1])
 
 
 def settled(history: Sequence[Shown]) -> bool:
     """Whether the code was warm in the session that the kernels are of."""
-    return not _batch(history, ProfileRounds, 0)[-1].cold
+    return not _batches(history, ProfileRounds)[0][-1].cold
 
 
 def kept_throttled(history: Sequence[Shown]) -> int:
     """The rounds that were kept although the GPU throttled, since it did so again and again."""
-    kept: list[Shown] = []
-    for one in history:
-        step = one.step
-        if isinstance(step, Batch):
-            kept = [other for other in kept if not _same_batch(other.step, step)]
-            kept.append(one)
+    kept = [tries[-1] for tries in _batches(history, ProfileRounds, TimeCalls, SecondLook)]
     return sum(_rounds_of(one) for one in kept if one.throttled)
 
 
@@ -357,9 +350,10 @@ def _warm_up(plan: Plan, history: Sequence[Shown]) -> WarmUp | None:
 
 
 def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
-    tries = _batch(history, ProfileRounds, 0)
-    if not tries:
+    batches = _batches(history, ProfileRounds)
+    if not batches:
         return _profile(plan, plan.rounds)
+    tries = batches[0]
     rounds = _rounds_of(tries[-1])
     reason = again(tries)
     if reason:
@@ -377,33 +371,34 @@ def _memory(plan: Plan, history: Sequence[Shown]) -> WatchMemory | None:
 def _host_times(plan: Plan, history: Sequence[Shown]) -> TimeCalls | None:
     if not plan.host_rounds:
         return None
-    tries = _batch(history, TimeCalls, 0)
-    if not tries:
+    batches = _batches(history, TimeCalls)
+    if not batches:
         return TimeCalls(plan.host_rounds)
-    reason = again(tries)
+    reason = again(batches[0])
     return TimeCalls(plan.host_rounds, reason=reason) if reason else None
 
 
 def _sampling(plan: Plan, history: Sequence[Shown]) -> Step | None:
     if not plan.sample_on:
         return None
-    unfinished = _unfinished(history)
-    if unfinished is not None:
-        return unfinished
+    last = history[-1].step
+    if isinstance(last, Batch):
+        (tries,) = (one for one in _batches(history, type(last)) if one[-1] is history[-1])
+        reason = again(tries)
+        return msgspec.structs.replace(last, reason=reason) if reason else Judge()
     verdicts = _verdicts(history)
     if verdicts is None:
         return Judge()
-    host_rounds = _taken(history, TimeCalls)
-    if _wants_second_look(verdicts) and not _looked_twice(history):
-        rounds = max(TIMED_ROUNDS, host_rounds)
-        return TimeCalls(rounds, second_look=True, reason="a second look before a limit fails")
+    if _wants_second_look(verdicts) and not _batches(history, SecondLook):
+        rounds = max(TIMED_ROUNDS, _taken(history, TimeCalls))
+        return SecondLook(rounds, reason="a second look before a limit fails")
     return _further(plan, history, verdicts)
 
 
 def _further(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
     """More rounds of what an undecided verdict is on; of two kinds, of the one with fewer."""
-    if _gave_up(history):
-        return None
+    if any(not batch[-1].complete for batch in _batches(history, ProfileRounds)):
+        return None  # they stayed incomplete: the verdict stays undecided
     undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
     wanted: list[tuple[int, type[Batch]]] = []
     if _any_from(undecided, "profiled"):
@@ -432,19 +427,14 @@ def _profile(plan: Plan, rounds: int, *, batch: int = 0, reason: str = "") -> Pr
     return ProfileRounds(rounds, batch=batch, flush_l2=flush, reason=reason)
 
 
-def _batches(history: Sequence[Shown], kind: type[Batch]) -> list[list[Shown]]:
-    """The tries of each batch of a kind, second looks left out."""
-    found: dict[int, list[Shown]] = {}
+def _batches(history: Sequence[Shown], *kinds: type[Batch]) -> list[list[Shown]]:
+    """The tries of each batch of these kinds."""
+    found: dict[tuple[type[Batch], int], list[Shown]] = {}
     for one in history:
         step = one.step
-        if isinstance(step, kind) and not getattr(step, "second_look", False):
-            found.setdefault(step.batch, []).append(one)
+        if isinstance(step, Batch) and type(step) in kinds:
+            found.setdefault((type(step), step.batch), []).append(one)
     return list(found.values())
-
-
-def _batch(history: Sequence[Shown], kind: type[Batch], number: int) -> list[Shown]:
-    batches = _batches(history, kind)
-    return batches[number] if number < len(batches) else []
 
 
 def _taken(history: Sequence[Shown], kind: type[Batch]) -> int:
@@ -457,40 +447,12 @@ def _rounds_of(shown: Shown) -> int:
     return shown.step.rounds
 
 
-def _unfinished(history: Sequence[Shown]) -> Step | None:
-    """The last further batch or second look once more, where it does not stand."""
-    last = history[-1].step
-    if not isinstance(last, Batch):
-        return None
-    reason = again([one for one in history if _same_batch(one.step, last)])
-    return msgspec.structs.replace(last, reason=reason) if reason else None
-
-
-def _same_batch(step: Step, other: Batch) -> bool:
-    return (
-        isinstance(step, type(other))
-        and step.batch == other.batch
-        and getattr(step, "second_look", False) == getattr(other, "second_look", False)
-    )
-
-
-def _gave_up(history: Sequence[Shown]) -> bool:
-    """Whether further rounds stayed incomplete: the verdict stays what it is, not reached."""
-    return any(not batch[-1].complete for batch in _batches(history, ProfileRounds))
-
-
 def _verdicts(history: Sequence[Shown]) -> tuple[Verdict, ...] | None:
     """The verdicts on what there is; None where rounds came after the last."""
     for one in reversed(history):
-        if isinstance(one.step, Judge):
-            return one.verdicts
-        if isinstance(one.step, Batch):
-            return None
+        if isinstance(one.step, (Judge, Batch)):
+            return one.verdicts if isinstance(one.step, Judge) else None
     return None
-
-
-def _looked_twice(history: Sequence[Shown]) -> bool:
-    return any(isinstance(one.step, TimeCalls) and one.step.second_look for one in history)
 
 
 def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:

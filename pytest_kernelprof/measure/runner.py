@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -26,12 +26,20 @@ from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy, sessions
-from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
+from pytest_kernelprof.measure.arguments import (
+    NO_ARGUMENTS,
+    Arguments,
+    first_call,
+    preparer,
+    telling,
+    watch_in_place,
+)
 from pytest_kernelprof.measure.policy import (
     Judge,
     Plan,
     ProfileRounds,
     RecordShapes,
+    SecondLook,
     Shown,
     Step,
     TimeCalls,
@@ -115,7 +123,18 @@ def measure(
         sessions.prime(device)
         plan = agreed("the plan", plan, agreement)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
-        return _measure(run, device, plan, call, arguments, agreement)
+        while isinstance(step := run.next_step(), WarmUp):
+            run.execute(step)
+        # What the first call alone changes is the same in all rounds.
+        watched = watch_in_place([call], arguments)
+        with (
+            alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
+            if plan.timed
+            else contextlib.nullcontext(unwatched())  # counts need neither lock nor watch
+        ) as run.watch:
+            run.execute_all_from(step)
+        run.in_place = watched.changed()
+        return run.result, run.measurement()
 
 
 def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
@@ -123,36 +142,6 @@ def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
     # Another rank may have waited for its GPU until now.
     patience_s = plan.lock_timeout_s if plan.device == "cuda" else 0.0
     return policy.plan_of_ranks(agreement.gather(what, plan, patience_s=patience_s))
-
-
-def _measure(
-    run: _Run,
-    device: Device,
-    plan: Plan,
-    call: Callable[..., Any],
-    arguments: Arguments,
-    agreement: Agreement,
-) -> tuple[Any, Measurement]:
-    from pytest_kernelprof.capture.tensors import Watched, watch
-
-    step = run.next_step()
-    while isinstance(step, WarmUp):
-        run.execute(step)
-        step = run.next_step()
-    # What the first call alone changes is the same in all rounds.
-    fresh = arguments.setup is not None
-    watched = Watched() if fresh else watch([call], arguments.args, arguments.kwargs)
-    timed_alone = (
-        alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
-        if plan.timed
-        else _not_alone()
-    )
-    with timed_alone as run.watch:
-        while step is not None:
-            run.execute(step)
-            step = run.next_step()
-    run.in_place = watched.changed()
-    return run.result, run.measurement()
 
 
 @contextlib.contextmanager
@@ -233,68 +222,58 @@ def warm(
     if look is not None:
         look(run.result)
     run.result = None
-    while (step := run.next_step()) is not None:
-        run.execute(step)
+    run.execute_all_from(run.next_step())
     return run.measurement().profile
 
 
-@contextlib.contextmanager
-def _not_alone() -> Iterator[Watch]:
-    """For counts, which need neither lock nor watch."""
-    yield unwatched()
-
-
+@dataclass(eq=False)
 class _Run:
     """One measurement under way: its history, and what its steps have given so far."""
 
-    def __init__(
-        self,
-        device: Device,
-        plan: Plan,
-        call: Callable[..., Any],
-        arguments: Arguments,
-        label: str,
-        judge: JudgeProfile | None = None,
-        progress: Progress = no_progress,
-        agreement: Agreement = ALONE,
-    ) -> None:
-        self._device = device
-        self._plan = plan
-        self._agreement = agreement
-        self._prepare = preparer(call, arguments)
-        self._fresh_arguments = arguments.setup is not None
-        self._label = label
-        self._judge = judge
-        self._progress = progress
-        self._history: list[Shown] = []
-        self._taken: sessions.Taken | None = None
+    device: Device
+    plan: Plan
+    call: Callable[..., Any]
+    arguments: Arguments
+    label: str
+    judge: JudgeProfile | None = None
+    progress: Progress = no_progress
+    agreement: Agreement = ALONE
+    result: Any = None
+    in_place: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=unwatched)
+    _history: list[Shown] = field(default_factory=list)
+    _taken: sessions.Taken | None = None
+    _noted: dict[str, Any] = field(default_factory=dict)
+    _further: dict[int, SessionFacts] = field(default_factory=dict)
+    _timings: dict[int, HostTimings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._prepare = preparer(self.call, self.arguments)
         self._began = self._session_ended = compilations()
-        self._noted: dict[str, Any] = {}
-        self._further: dict[int, SessionFacts] = {}
-        self._timings: dict[int, HostTimings] = {}
-        self.result: Any = None
-        self.in_place: tuple[str, ...] = ()
-        self.watch = unwatched()
 
     def next_step(self) -> Step | None:
         """What to do next."""
-        return policy.next_step(self._plan, self._history)
+        return policy.next_step(self.plan, self._history)
+
+    def execute_all_from(self, step: Step | None) -> None:
+        """Take this step and all that follow."""
+        while step is not None:
+            self.execute(step)
+            step = self.next_step()
 
     def execute(self, step: Step) -> None:
         """Take a step, and note what it showed, here and on other ranks."""
-        if isinstance(step, WarmUp):
-            shown = self._warm_up(step)
-        elif isinstance(step, ProfileRounds):
-            shown = self._profile(step)
-        elif isinstance(step, TimeCalls):
-            shown = self._time(step)
-        elif isinstance(step, WatchMemory):
-            shown = self._watch_memory(step)
-        elif isinstance(step, Judge):
-            shown = self._ask_verdicts(step)
-        else:
-            shown = self._record_shapes(step)
-        self._history.append(policy.shown_on_ranks(self._agreement.gather(repr(step), shown)))
+        takes: dict[type[Step], Callable[[Any], Shown]] = {
+            WarmUp: self._warm_up,
+            ProfileRounds: self._profile,
+            TimeCalls: self._time,
+            SecondLook: self._time,
+            WatchMemory: self._watch_memory,
+            Judge: self._ask_verdicts,
+            RecordShapes: self._record_shapes,
+        }
+        shown = takes[type(step)](step)
+        self._history.append(policy.shown_on_ranks(self.agreement.gather(repr(step), shown)))
 
     def measurement(self) -> Measurement:
         """What all steps together gave."""
@@ -308,14 +287,14 @@ class _Run:
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
         )
-        profile = profile_of(taken.facts, recording, self._label)
-        profile = _with_other_ranks(profile, self._agreement)
+        profile = profile_of(taken.facts, recording, self.label)
+        profile = _with_other_ranks(profile, self.agreement)
         attribute = functools.partial(
-            _lines_on_all_ranks, profile, self._device, self._prepare, self._agreement
+            _lines_on_all_ranks, profile, self.device, self._prepare, self.agreement
         )
-        more = MoreRounds(self._device, self._prepare, self._plan.flush_l2)
+        more = MoreRounds(self.device, self._prepare, self.plan.flush_l2)
         return Measurement(
-            profile, taken.file, recording, taken.timeline, attribute, more, self._agreement
+            profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
         )
 
     def _session(self) -> sessions.Taken:
@@ -330,7 +309,7 @@ class _Run:
             )
         if self._further:
             noted["more_rounds"] = _joined(list(self._further.values()))
-        return _ignoring(self._plan, replace(self._session().recording, **noted))
+        return _ignoring(self.plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:
         """What torch.compile did in the session and in all calls since; what it refused since the
@@ -345,14 +324,14 @@ class _Run:
         }
 
     def _profile_so_far(self) -> Profile:
-        return profile_of(self._session().facts, self._recording(), self._label)
+        return profile_of(self._session().facts, self._recording(), self.label)
 
     def _warm_up(self, step: WarmUp) -> Shown:
         before = at_work()
         if step.done == 0:
             self.result = first_call(self._prepare)
         else:
-            self._progress("warming up", step.done, step.of)
+            self.progress("warming up", step.done, step.of)
             self._prepare()()
         left = left_for_good(before)
         if left:
@@ -360,18 +339,16 @@ class _Run:
         return Shown(step)
 
     def _profile(self, step: ProfileRounds) -> Shown:
-        told = functools.partial(self._progress, "profiling", of=step.rounds, reason=step.reason)
         taken = sessions.profile_rounds(
-            self._device,
-            self._prepare,
+            self.device,
+            self._told("profiling", step.rounds, step.reason),
             step.rounds,
             flush_l2=step.flush_l2,
-            stacks=self._plan.stacks,
-            told=told,
-            agreement=self._agreement,
+            stacks=self.plan.stacks,
+            agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        sessions.refuse_blind(self._device, taken.facts)
+        sessions.refuse_blind(self.device, taken.facts)
         integrity = taken.facts.profile.integrity
         if step.batch == 0:
             self._taken, self._session_ended = taken, compilations()
@@ -391,16 +368,16 @@ class _Run:
         from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
 
         timings = time_calls(
-            self._device,
+            self.device,
             self._told("timing", step.rounds, step.reason),
             step.rounds,
-            flush=flusher(self._device, wanted=self._plan.flush_l2),
-            fresh_arguments=self._fresh_arguments,
-            agreement=self._agreement,
+            flush=flusher(self.device, wanted=self.plan.flush_l2),
+            fresh_arguments=self.arguments.setup is not None,
+            agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        timings = replace(timings, **sessions.prime(self._device))
-        if step.second_look:
+        timings = replace(timings, **sessions.prime(self.device))
+        if isinstance(step, SecondLook):
             self._noted["second_look"] = timings
         else:
             self._timings[step.batch] = timings
@@ -410,17 +387,17 @@ class _Run:
         from pytest_kernelprof.capture.unprofiled_rounds import NO_HISTORY, watch_memory
 
         told = self._told("watching memory", step.rounds)
-        memory = watch_memory(self._device, told, step.rounds, self._agreement)
+        memory = watch_memory(self.device, told, step.rounds, self.agreement)
         if memory is not None:
             self._noted["memory"] = memory
-        elif self._device.kind == "cuda":
+        elif self.device.kind == "cuda":
             self._noted["memory_why"] = NO_HISTORY
         return Shown(step)
 
     def _ask_verdicts(self, step: Judge) -> Shown:
         profile = self._profile_so_far()
-        verdicts = tuple(self._judge(profile)) if self._judge else ()
-        if self._agreement.rank is not None:  # more than this is nobody's evidence
+        verdicts = tuple(self.judge(profile)) if self.judge else ()
+        if self.agreement.rank is not None:  # more than this is nobody's evidence
             verdicts = tuple(
                 Verdict(limit=one.limit, outcome=one.outcome, metric=one.metric) for one in verdicts
             )
@@ -431,14 +408,14 @@ class _Run:
         from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 
         shaped = sessions.profile_rounds(
-            self._device,
+            self.device,
             self._prepare,
             1,
-            flush_l2=self._plan.flush_l2,
+            flush_l2=self.plan.flush_l2,
             shapes=True,
-            agreement=self._agreement,
+            agreement=self.agreement,
         )
-        facts, peaks = shaped.facts, peaks_of(self._device.name)
+        facts, peaks = shaped.facts, peaks_of(self.device.name)
         names = [kernel.name for kernel in facts.profile.kernels]
         works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
         found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
@@ -448,13 +425,11 @@ class _Run:
 
     def _told(self, what: str, rounds: int, reason: str = "") -> Prepare:
         """``prepare``, which runs before each round and outside the clock, that tells of it."""
-        done = itertools.count()
-
-        def prepare_and_tell() -> Callable[[], Any]:
-            self._progress(what, min(next(done), rounds), rounds, reason)
-            return self._prepare()
-
-        return prepare_and_tell
+        told = self.progress
+        return telling(
+            itertools.repeat(self._prepare),
+            lambda done: told(what, min(done, rounds), rounds, reason),
+        )
 
 
 def _ignoring(plan: Plan, recording: Recording) -> Recording:

@@ -23,8 +23,6 @@ from pytest_kernelprof.trace.correlation import reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.compiled_code import WatchedCalls
@@ -76,7 +74,6 @@ def profile_rounds(
     flush_l2: bool,
     stacks: bool = False,
     shapes: bool = False,
-    told: Callable[[int], None] = lambda done: None,
     agreement: Agreement = ALONE,
 ) -> Taken:
     """One session of so many rounds, as it is: complete or not, warm or not.
@@ -84,7 +81,7 @@ def profile_rounds(
     On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
     """
     with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
-        session.take(rounds, told, agreement)
+        session.take(rounds, agreement)
     return session.read(inputs="all" if shapes else "presence")
 
 
@@ -122,18 +119,11 @@ class OpenSession:
             self._open = entered.pop_all()
         return self
 
-    def take(
-        self,
-        rounds: int,
-        told: Callable[[int], None] = lambda done: None,
-        agreement: Agreement = ALONE,
-    ) -> None:
-        """Take so many rounds; ``told`` of each before it, with how many of these are done. Ranks
-        begin each together."""
+    def take(self, rounds: int, agreement: Agreement = ALONE) -> None:
+        """Take so many rounds; ranks begin each together."""
         from pytest_kernelprof.device.inventory import synchronize
 
-        for done in range(rounds):
-            told(done)
+        for _ in range(rounds):
             with self._session.setup():
                 call = self._prepare()
             self._flush()
@@ -295,11 +285,12 @@ class MoreRounds:
 
 
 class Series:
-    """Rounds of a call: ``open``, ``take`` as often as wanted, ``close``, ``sample``."""
+    """Rounds of a call: ``open``, ``take`` as often as wanted, then ``sample`` or ``leave``."""
 
     def __init__(self, call: MoreRounds) -> None:
         self._call = call
         self._session: OpenSession | None = None
+        self._open = contextlib.ExitStack()
 
     def open(self) -> None:
         """Open a session.
@@ -308,8 +299,8 @@ class Series:
             KernelprofError: the profiler is not available.
         """
         call = self._call
-        opened = OpenSession(call.device, call.prepare, flush_l2=call.flush_l2)
-        self._session = opened.__enter__()
+        session = OpenSession(call.device, call.prepare, flush_l2=call.flush_l2)
+        self._session = self._open.enter_context(session)
 
     def take(self, rounds: int) -> None:
         """Take rounds now.
@@ -317,13 +308,11 @@ class Series:
         Raises:
             Exception: whatever the call raises; the session is closed then.
         """
-        assert self._session is not None, "open"
-        try:
-            self._session.take(rounds)
-        except BaseException as error:
-            session, self._session = self._session, None
-            session.__exit__(type(error), error, error.__traceback__)
-            raise
+        session, self._session = self._session, None
+        assert session is not None, "open"
+        with self._open.pop_all() as closed_by_an_error:
+            session.take(rounds)
+            self._session, self._open = session, closed_by_an_error.pop_all()
 
     def sample(self) -> Sampled:
         """Close the session; what its rounds took.
@@ -333,14 +322,12 @@ class Series:
         """
         session, self._session = self._session, None
         assert session is not None, "open"
-        session.__exit__(None, None, None)
+        self._open.close()
         return _sampled(session.read())
 
     def leave(self) -> None:
         """Close the session, if one is open; nobody wants what it has."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.__exit__(None, None, None)
+        self._open.close()
 
 
 def _sampled(taken: Taken) -> Sampled:
