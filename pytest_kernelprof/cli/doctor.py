@@ -60,10 +60,6 @@ class Finding:
     remedy: str = ""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The command takes none."""
-
-
 def run(_: argparse.Namespace) -> int:
     """Print the findings; 1 if counts could not be had, else 0."""
     from pytest_kernelprof.cli.machine_checks import examine_machine

@@ -193,11 +193,11 @@ def _ask(question: Question) -> dict[str, Any] | str:
         )
     except NotFinished as error:
         return str(error)
-    lines = [line for line in done.output.splitlines() if line.startswith(_ANSWER)]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     if lines:
         found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
         return found
-    return f"the process ended with status {done.status}: {done.last_words}"
+    return f"the process ended with status {done.returncode}: {last_words(done)}"
 
 
 def answer(question: Question) -> None:
@@ -287,21 +287,7 @@ class NotFinished(Exception):  # noqa: N818 (what happened, not an error of ours
     """The process did not start, or had no answer in time; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A process that ended by itself.
-
-    Attributes:
-        status: its exit status. output: its standard output.
-        last_words: the last line of its standard error, which says why it died.
-    """
-
-    status: int
-    output: str
-    last_words: str
-
-
-def run_fresh(code: str, timeout_s: float) -> Finished:
+def run_fresh(code: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run Python code in a process of its own, without standard input, for so long at most.
 
     Raises:
@@ -309,7 +295,7 @@ def run_fresh(code: str, timeout_s: float) -> Finished:
     """
     root = str(Path(__file__).parents[2])
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", f"import sys; sys.path.append({root!r}); {code}"],
             capture_output=True,
             text=True,
@@ -321,5 +307,8 @@ def run_fresh(code: str, timeout_s: float) -> Finished:
         raise NotFinished(f"no answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise NotFinished(f"no process could be started: {error}") from error
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return Finished(done.returncode, done.stdout, last)
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of a process's standard error, which says why it died."""
+    return (done.stderr.strip().splitlines() or ["no message"])[-1]

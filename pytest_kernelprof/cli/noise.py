@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.cli.machine_checks import NotFinished, run_fresh
+from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
@@ -20,42 +20,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
-_FEWEST_ROUNDS = 2
 _TIMEOUT_S = 900.0
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options: rounds, processes, device, json."""
-    parser.add_argument(
-        "--rounds",
-        type=functools.partial(_at_least, _FEWEST_ROUNDS),
-        default=48,
-        metavar="N",
-        help="take N rounds of each workload in each process (default: 48)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=functools.partial(_at_least, 1),
-        default=3,
-        metavar="N",
-        help="compare N new processes (default: 3; more give smaller margins); 1 measures in "
-        "this process and gives no margins",
-    )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="measure on this device (default: the GPU if there is one); the CPU has only latency",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _at_least(least: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise argparse.ArgumentTypeError(
-            f"got {text!r}; expected a whole number of {least} or more"
-        )
-    return int(text)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -138,13 +103,13 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
         done = run_fresh(code, _TIMEOUT_S)
     except NotFinished as error:
         raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
-    if done.status:
-        words = done.last_words.removeprefix("kernelprof: ")
-        raise ProfilerUnavailable(f"process {index + 1} ended with status {done.status}: {words}")
+    if done.returncode:
+        why = f"status {done.returncode}: {last_words(done).removeprefix('kernelprof: ')}"
+        raise ProfilerUnavailable(f"process {index + 1} ended with {why}")
     try:
-        answer = json.loads(done.output)
+        answer = json.loads(done.stdout)
     except ValueError:
-        shown = done.output.strip()[:80]
+        shown = done.stdout.strip()[:80]
         raise ProfilerUnavailable(
             f"process {index + 1} did not print its times, but: {shown!r}"
         ) from None
