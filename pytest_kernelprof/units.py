@@ -88,7 +88,7 @@ def parse_times(value: object) -> float:
     except OverflowError:
         number = 0.0
     if isinstance(value, bool) or not 0 < number < math.inf:
-        raise ValueError("expected a number above zero")
+        raise ValueError(f"{value!r}: expected a number above zero")
     return number
 
 

@@ -236,22 +236,15 @@ def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
 def _counted(
     profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float
 ) -> Verdict:
-    verdict = replace(asked, measured=value, outcome=_over(value, limit))
-    return _with_rounds(profile, verdict, metric)
-
-
-def _with_rounds(profile: Profile, verdict: Verdict, metric: Metric) -> Verdict:
-    """The verdict with the rounds of its count, told one by one where they differ."""
+    """The verdict on a count; its rounds are told one by one where they differ."""
     return replace(
-        verdict,
+        asked,
+        measured=value,
+        outcome="failed" if value > limit.bound else "passed",
         rounds=len(metric.rounds),
         values=() if metric.stable else metric.rounds,
         note="" if profile.integrity.complete else "incomplete",
     )
-
-
-def _over(value: float, limit: Limit) -> Status:
-    return "failed" if value > limit.bound else "passed"
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
@@ -301,7 +294,10 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     """A limit on kernels by name, which has to hold for every sequence of them."""
     sequences = (profile.kernels, *profile.variants)
     if limit.metric:
-        return _matching(profile, limit, asked, sequences)
+        (pattern,) = limit.patterns
+        assert pattern is not None
+        found = max(sum(matches(one, pattern) for one in kernels) for kernels in sequences)
+        return _counted(profile, limit, asked, profile.metrics["kernels"], float(found))
     asked = replace(asked, measured=float(len(profile.kernels)))
     if limit.name == "forbid_kernels":
         forbidden = next(filter(None, (hits(one, limit.patterns) for one in sequences)), ())
@@ -309,16 +305,6 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     mismatches = (first_mismatch(one, limit.patterns) for one in sequences)
     mismatch = next(filter(None, mismatches), None)
     return replace(asked, outcome="failed" if mismatch else "passed", mismatch=mismatch)
-
-
-def _matching(
-    profile: Profile, limit: Limit, asked: Verdict, sequences: Sequence[Sequence[Kernel]]
-) -> Verdict:
-    (pattern,) = limit.patterns
-    assert pattern is not None
-    found = float(max(sum(matches(one, pattern) for one in kernels) for kernels in sequences))
-    verdict = replace(asked, measured=found, outcome=_over(found, limit))
-    return _with_rounds(profile, verdict, profile.metrics["kernels"])
 
 
 # Patterns and kernels: which match, and where a sequence first goes wrong.
@@ -401,20 +387,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _step(at: set[int], kernel: Kernel, patterns: Patterns) -> set[int]:
     after = set()
-    for i in at:
-        if i < len(patterns):
-            pattern = patterns[i]
-            if pattern is None:
-                after.add(i)
-            elif matches(kernel, pattern):
-                after.add(i + 1)
+    for i in at - {len(patterns)}:
+        pattern = patterns[i]
+        if pattern is None or matches(kernel, pattern):
+            after.add(i if pattern is None else i + 1)
     return after
 
 
 def _skip_runs(at: set[int], patterns: Patterns) -> set[int]:
     reached = set(at)
-    for i in range(len(patterns)):
-        if i in reached and patterns[i] is None:
+    for i, pattern in enumerate(patterns):
+        if pattern is None and i in reached:
             reached.add(i + 1)
     return reached
 

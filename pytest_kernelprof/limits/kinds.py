@@ -156,9 +156,8 @@ def parse_assertion(name: str, value: Any) -> Limit:
     try:
         return _speedup(parse_times(value)) if name == "min_speedup" else _slack(value)
     except (ValueError, TypeError) as error:
-        if name == "min_speedup":
-            raise MarkerError(f"{name}({value!r}): {error}, as in min_speedup(1.5)") from error
-        raise MarkerError(f'not_slower: {error}. The form is: not_slower(by="2%")') from error
+        form = "min_speedup(1.5)" if name == "min_speedup" else 'not_slower(by="2%")'
+        raise MarkerError(f"{name}: {error}. The form is: {form}") from error
 
 
 def _unknown(name: str) -> str:
@@ -283,7 +282,7 @@ def forbid_kernels(*patterns: Any) -> Limit:
 
 def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
     """At least so many times as fast as another callable on the same arguments."""
-    limit = _speedup(_times(times), _compared(metric), _callable("over", over))
+    limit = _speedup(parse_times(times), _compared(metric), _callable("over", over))
     return limit._replace(check=checked(check))
 
 
@@ -367,13 +366,6 @@ def _pattern(value: Any) -> str:
 
 def _speedup(times: float, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
     return Limit("min_speedup", f"{times:g}", metric, times, reference=reference)
-
-
-def _times(value: Any) -> float:
-    try:
-        return parse_times(value)
-    except ValueError as error:
-        raise ValueError(f"{value!r}: {error}") from error
 
 
 def _slack(by: Any, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
