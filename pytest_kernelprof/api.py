@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
 from pytest_kernelprof.schema import run
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.runner import Measurement
-    from pytest_kernelprof.schema.recording import DeviceKind
 
 
 _loaded = [0]

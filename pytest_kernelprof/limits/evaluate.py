@@ -28,23 +28,26 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.run import STATUSES, Hit, Mismatch, Verdict
+from pytest_kernelprof.schema.run import (
+    STATUSES,
+    Comparison,
+    Conditions,
+    Hit,
+    Kernel,
+    Metric,
+    Mismatch,
+    Place,
+    Profile,
+    Reason,
+    Status,
+    Verdict,
+)
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.schema.run import (
-        Comparison,
-        Conditions,
-        Kernel,
-        Metric,
-        Place,
-        Profile,
-        Reason,
-        Status,
-    )
 
 EXPLAINED = 2.0
 """How many times as long other work makes a round, at most."""

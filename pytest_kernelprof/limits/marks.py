@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import difflib
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.kinds import KINDS, parse_limit
+from pytest_kernelprof.limits.kinds import KINDS, Key, Limit, parse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from types import ModuleType
-    from typing import Any
 
     import pytest
     from _pytest.nodes import Node
 
-    from pytest_kernelprof.limits.kinds import Key, Limit
 
 OPTIONS_MARKER = "kernelprof"
 

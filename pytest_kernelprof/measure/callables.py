@@ -9,18 +9,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.capture.agreement import nobody_else
+from pytest_kernelprof.capture.agreement import Agreement, nobody_else
 from pytest_kernelprof.capture.tensors import OwnMemory
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.measure.arguments import Arguments, preparer, telling, watch_in_place
-from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
+from pytest_kernelprof.measure.arguments import (
+    Arguments,
+    Prepare,
+    preparer,
+    telling,
+    watch_in_place,
+)
+from pytest_kernelprof.measure.checks import CLOSE, Check, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.policy import (
     EXACT_ROUNDS,
     Plan,
     ProfileRounds,
+    Progress,
     Shown,
     TimeCalls,
     again,
@@ -44,11 +51,7 @@ from pytest_kernelprof.stats.intervals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.measure.checks import Check
-    from pytest_kernelprof.measure.policy import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.capture.tensors import Likeness, OwnMemory, kept, likeness
-from pytest_kernelprof.device.inventory import synchronize
+from pytest_kernelprof.device.inventory import Device, synchronize
 from pytest_kernelprof.errors import WrongResult
-from pytest_kernelprof.measure.arguments import Arguments, args_and_kwargs
+from pytest_kernelprof.measure.arguments import Arguments, Prepare, args_and_kwargs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Profile
 
-    Check = Callable[[Any, Any], Any] | Literal["close"] | None
-    """What holds a candidate's result against the reference's; None does not."""
-
+Check = Callable[[Any, Any], Any] | Literal["close"] | None
+"""What compares a candidate's result with the reference's; None does not."""
 CLOSE: Literal["close"] = "close"
 NOT_CHECKED = "not checked for remembered results"
 

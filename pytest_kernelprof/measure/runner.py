@@ -19,16 +19,17 @@ from pytest_kernelprof.analysis.session_profile import (
     same_work,
     with_lines,
 )
-from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.capture.agreement import ALONE, Agreement
 from pytest_kernelprof.capture.compiled_code import Compilations, compilations
 from pytest_kernelprof.capture.unfinished_work import at_work, left_for_good
-from pytest_kernelprof.device.conditions import alone, unwatched
+from pytest_kernelprof.device.conditions import Watch, alone, unwatched
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import (
     NO_ARGUMENTS,
     Arguments,
+    Prepare,
     first_call,
     preparer,
     telling,
@@ -38,6 +39,7 @@ from pytest_kernelprof.measure.policy import (
     Judge,
     Plan,
     ProfileRounds,
+    Progress,
     RecordShapes,
     SecondLook,
     Shown,
@@ -50,19 +52,14 @@ from pytest_kernelprof.measure.policy import (
 from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import HostTimings, Recording
-from pytest_kernelprof.schema.run import Profile, Verdict
+from pytest_kernelprof.schema.run import Profile, Timeline, Verdict
 from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.session import TraceFile
-    from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.measure.policy import Progress
-    from pytest_kernelprof.schema.run import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 

@@ -11,27 +11,23 @@ from msgspec import structs
 
 from pytest_kernelprof.analysis.round_events import kernel_rows
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
-from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.compiled_code import Compilations, compilations
+from pytest_kernelprof.capture.agreement import ALONE, Agreement
+from pytest_kernelprof.capture.compiled_code import Compilations, WatchedCalls, compilations
 from pytest_kernelprof.capture.tensors import describe
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.trace.columns import NO_ID
-from pytest_kernelprof.trace.correlation import reading_of, repeated
+from pytest_kernelprof.trace.columns import NO_ID, Trace
+from pytest_kernelprof.trace.correlation import Links, Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.autotuning import Autotuning
-    from pytest_kernelprof.capture.compiled_code import WatchedCalls
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Timeline
-    from pytest_kernelprof.trace.columns import Trace
-    from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead
 
 
