@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    """The version that is installed; of a copy that is only on the path nobody knows it."""
+    """Return the installed version; a copy that is only on the path has none."""
     from importlib import metadata
 
     try:

@@ -39,7 +39,7 @@ def now_s() -> float:
 
 
 def _unknown(*_: int) -> Any:
-    """For what this system does not tell."""
+    """Stand in for a function that this system does not have."""
 
 
 class Real:
@@ -85,8 +85,8 @@ class Real:
 
 @contextlib.contextmanager
 def imports_as_ever() -> Iterator[None]:
-    """Within this, modules are found whatever a test has made of ``import``: our hooks load theirs
-    late, and run before the test's patches are undone."""
+    """Find modules even if a test has patched ``import``: our hooks load theirs late, and run
+    before the patches of a test are undone."""
     patched, builtins.__import__ = builtins.__import__, Real.load
     try:
         yield
@@ -95,8 +95,8 @@ def imports_as_ever() -> Iterator[None]:
 
 
 def _temporary_folder() -> str:
-    """Without having ``tempfile`` remember it: what a conftest says of ``TMPDIR`` later still holds
-    for others."""
+    """Ask without ``tempfile`` remembering the answer: others still see the ``TMPDIR`` that a
+    conftest sets later."""
     before = tempfile.tempdir
     try:
         return tempfile.gettempdir()
@@ -107,7 +107,7 @@ def _temporary_folder() -> str:
 
 
 TEMPORARY_FOLDER = _temporary_folder()
-"""As it was when this was loaded; empty where there was none that could be written to."""
+"""The folder when this was loaded; empty if none could be written to."""
 
 TRIED: dict[str, tuple[str, ...]] = {
     "python": ("3.10", "3.11", "3.12", "3.13"),
@@ -117,19 +117,19 @@ TRIED: dict[str, tuple[str, ...]] = {
     "pytest-benchmark": ("5.2", "5.3"),
     "pytest-xdist": ("3.8",),
 }
-"""By package, oldest first; each is the newest of its series. Every one has a cell of its own in
-``noxfile.py``, beside which all else is as in ``constraints.txt``."""
+"""Versions by package, oldest first; each is the newest of its series. ``noxfile.py`` runs the
+suite with each of them, and all else as in ``constraints.txt``."""
 
 WITHOUT = ("pytest-benchmark", "pytest-xdist")
-"""Packages that there is a cell without."""
+"""Packages that the suite is also run without."""
 
 
 def newer_than_tried(found: Mapping[str, str]) -> list[str]:
-    """For each package that is newer than what was tried, a line that says so.
+    """Return a line for each package that is newer than the versions that were tried.
 
     Args:
         found: versions by the name of the package; names that are not in ``TRIED`` and versions
-            without two numbers are passed over.
+            without two numbers are ignored.
     """
     lines = []
     for name, version in found.items():
@@ -142,6 +142,6 @@ def newer_than_tried(found: Mapping[str, str]) -> list[str]:
 
 
 def _series(version: str) -> tuple[int, ...]:
-    """What comes after the second number is a repair, and tells nothing of this."""
+    """Return the first two numbers; what follows them is a repair."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else ()

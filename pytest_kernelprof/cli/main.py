@@ -45,8 +45,8 @@ def _option(
     """An option or an argument of a command, as ``add_argument`` takes it.
 
     Args:
-        flags: its names, with spaces between. words: what it is for.
-        parse: returns the value of a text; raises ValueError for one that is no value.
+        flags: its names, separated by spaces. words: its help.
+        parse: returns the value of a text; raises ValueError if it has none.
     """
 
     def value(text: str) -> object:
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0; 1 if the numbers cannot be trusted or something failed; 2 for an error.
     """
-    # A console's code page (cp1252, ASCII) need not have every character of a kernel's name.
+    # A console's code page (cp1252, ASCII) may lack characters of a kernel's name.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     parser = _parser()
@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = getattr(importlib.import_module(f"pytest_kernelprof.cli.{module}"), function)
         status: int = run(chosen)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has enough
+    except BrokenPipeError:  # the reader closed the pipe
         _forget_output()
         return 1
     except (OSError, KernelprofError) as error:
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _forget_output() -> None:
-    """Nobody takes it: the interpreter's own flush at the end must not fail as well."""
+    """Drop output that nobody reads, so that the interpreter's flush at the end does not fail."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -309,8 +309,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for; argparse's own action has it looked up
-    before."""
+    """Looks the version up only when it is asked for; argparse's own action needs it before."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         import pytest_kernelprof

@@ -1,4 +1,4 @@
-"""``kernelprof noise``: how far times scatter on this machine, and the margins to use."""
+"""``kernelprof noise``: how much times vary on this machine, and the margins to use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S = 900.0
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure and print; 0.
+    """Measure and print; return 0.
 
     Raises:
         IncompleteProfile: a workload could not be measured.
@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
-    """The rounds of every workload in this process, with the place that they were measured at."""
+    """Measure the rounds of every workload in this process, and where that was."""
     from pytest_kernelprof.api import profile
     from pytest_kernelprof.device.inventory import current_device, usual_kind
     from pytest_kernelprof.summary.words import doubt_words, place_words
@@ -60,8 +60,8 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _workloads(kind: DeviceKind) -> dict[str, Callable[[], Any]]:
-    """A few real pieces of work, by name. On the GPU a kernel of a microsecond, a gated MLP for one
-    token (many short kernels) and one for 8192 rows (few long ones); on the CPU a small MLP.
+    """Return a few real workloads by name. On the GPU: a kernel of a microsecond, a gated MLP for
+    one token (many short kernels) and one for 8192 rows (few long ones). On the CPU: a small MLP.
 
     Raises:
         ProfilerUnavailable: torch is not installed.
@@ -117,7 +117,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
 
 
 def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all processes answered, judged; no margins from times that were disturbed."""
+    """Judge the answers of all processes; disturbed times give no margins."""
     from pytest_kernelprof.stats.intervals import RULE, margins, spreads
 
     runs = [answer["run"] for answer in answers]
@@ -140,7 +140,7 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
 
 
 def lines_of(report: dict[str, Any]) -> list[str]:
-    """The report for people: a table, the margins, and the rule by which they were made."""
+    """Return the report as text: a table, the margins, and their rule."""
     lines = [_title(report), *_table(report["spreads"]), ""]
     if report["device"] == "cpu":
         lines.append("On the CPU only latency is measured; limits on other times need a GPU.")

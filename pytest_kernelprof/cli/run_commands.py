@@ -47,7 +47,7 @@ _FORMS = ("html", "markdown", "benchmark_json")
 
 
 def report(chosen: argparse.Namespace) -> int:
-    """Print or write what the documents say.
+    """Print or write the results of the documents.
 
     Raises:
         RunFileError: a file is no run document, or one cannot be written.
@@ -81,10 +81,10 @@ def _written(form: str, path: str, found: Run) -> str:
 
 
 def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
-    """Before anything is read, which may take a while.
+    """Refuse outputs before anything is read, which may take a while.
 
     Raises:
-        RunFileError: nothing can be written there, or what makes it is not installed.
+        RunFileError: a file cannot be written, or a package that writes it is not installed.
     """
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
@@ -98,7 +98,8 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
 
 
 def _tell_github(found: Run) -> None:
-    """Places in a document are as seen from pytest's root folder, which has to be this one."""
+    """Report on GitHub. Paths in a document are relative to pytest's root folder, which must be
+    this one."""
     problem = append_summary(found, os.environ)
     if problem:
         print(printable(f"kernelprof: {problem}"), file=sys.stderr)
@@ -111,10 +112,10 @@ def _tell_github(found: Run) -> None:
 
 
 def compare(chosen: argparse.Namespace) -> int:
-    """Print what is another; 1 if any of it fails or nothing was compared, else 0.
+    """Print what changed; return 1 if any change fails or nothing was compared, else 0.
 
     Raises:
-        RunFileError: a file is no run document, there are too few, or a margin is none.
+        RunFileError: a file is no run document, there are too few, or a margin is malformed.
     """
     if len(chosen.runs) < 2:
         raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")
@@ -123,7 +124,7 @@ def compare(chosen: argparse.Namespace) -> int:
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
     *olds, new = map(read_run, chosen.runs)
-    older = ", ".join(chosen.runs[:-2])  # metrics are judged by these, too
+    older = ", ".join(chosen.runs[:-2])  # metrics are compared with these, too
     found = structs.replace(
         compare_runs(olds, new, allowed, name=chosen.runs[-2]),
         began=olds[-1].began.partition("T")[0],
@@ -144,11 +145,10 @@ def compare(chosen: argparse.Namespace) -> int:
 
 
 def update_snapshots(chosen: argparse.Namespace) -> int:
-    """Write what the tests of the run launched that passed, or failed by their snapshot alone;
-    remove nothing.
+    """Write the snapshots of the tests that passed or failed only by their snapshot; remove none.
 
     Returns:
-        1 if a test could not be kept, or has no file here; else 0.
+        1 if a snapshot could not be written, or a test has no file here; else 0.
 
     Raises:
         RunFileError: the file is no run document.
@@ -175,7 +175,7 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
 
 
 def _is_below(root: str, file: str) -> bool:
-    """Whether a test's file is there. A document may come from anywhere, and say anything."""
+    """Whether a test's file exists below the root. A document may contain any path."""
     if "\0" in file:
         return False
     whole = os.path.realpath(os.path.join(root, file))

@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 
 
 def show(chosen: argparse.Namespace) -> int:
-    """Print what there is; 1 if it is incomplete, else 0.
+    """Print the kernels; return 1 if the trace is incomplete, else 0.
 
     Raises:
-        TraceError: a file is no trace that can be read, or an option takes one trace and there are
-            several.
+        TraceError: a trace cannot be read, or an option takes one trace and there are several.
     """
     if len(chosen.traces) > 1 or Path(chosen.traces[0]).is_dir():
         for option in ("json", "operators", "sort"):
@@ -90,10 +89,10 @@ def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
 
 
 def diff(chosen: argparse.Namespace) -> int:
-    """Print what differs, process by process.
+    """Print the differences, process by process.
 
     Raises:
-        TraceError: a file is no trace that can be read, or one of both counts other kernels.
+        TraceError: a trace cannot be read, or both count different things.
     """
     old, new = (_profiles(path, chosen.max_size) for path in (chosen.old, chosen.new))
     named = _pairs(old, new)
@@ -118,7 +117,7 @@ def diff(chosen: argparse.Namespace) -> int:
 
 
 def _profiles(path: str, largest: int) -> dict[str, Profile]:
-    """The profile of each process of a trace, or of each rank of a folder, by what it is called.
+    """Return the profile of each process of a trace, or of each rank of a folder, by name.
 
     Raises:
         TraceError: one of them cannot be read.
@@ -134,7 +133,7 @@ def _profiles(path: str, largest: int) -> dict[str, Profile]:
 def _pairs(
     old: Mapping[str, Profile], new: Mapping[str, Profile]
 ) -> dict[str, tuple[Profile, Profile]]:
-    """Those of one name; without any, in their order, as of a folder and a file.
+    """Pair the profiles of equal names; if there are none, in order, as for a folder and a file.
 
     Raises:
         TraceError: both are folders, and no rank is in both.
@@ -152,7 +151,7 @@ def _pairs(
 # kernelprof open
 
 PORT = 9001
-"""The one port of this machine that Perfetto's Content-Security-Policy lets it read from."""
+"""The only local port that Perfetto's Content-Security-Policy allows it to read from."""
 
 _OTHERWISE = (
     "without a network, use `kernelprof show`, or drag the file into the window of a local Perfetto"
@@ -161,19 +160,19 @@ _NOT_READ = "a browser may ask whether the page may access this machine: allow t
 
 
 def open_in_perfetto(chosen: argparse.Namespace) -> int:
-    """Serve the trace until it was read; 1 if it was not.
+    """Serve the trace until it was read; return 1 if it was not.
 
     Raises:
-        TraceError: the file is no trace that can be read, or the port is taken.
+        TraceError: the trace cannot be read, or the port is not available.
     """
     return serve(chosen.trace, chosen.timeout, chosen.max_size, browse=not chosen.no_browser)
 
 
 def serve(trace: str, timeout_s: float, largest: int, *, browse: bool, port: int = PORT) -> int:
-    """The same on any port.
+    """Serve on any port, as ``open_in_perfetto`` does.
 
     Raises:
-        TraceError: as of ``open_in_perfetto``.
+        TraceError: as in ``open_in_perfetto``.
     """
     from pytest_kernelprof.cli.loopback import HOST, OneFile  # loads an HTTP server
 
@@ -204,7 +203,7 @@ def serve(trace: str, timeout_s: float, largest: int, *, browse: bool, port: int
     return 0 if read else 1
 
 
-# Traces of several ranks: the files of a folder, and which rank each is of.
+# Traces of several ranks: the files of a folder, and the rank of each.
 
 _RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
 _ENDINGS = (".json", ".json.gz")
@@ -212,15 +211,18 @@ _MOST_NAMED = 10
 
 
 def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, str]]:
-    """The ranks of files and folders in their order, with what each waited for the others; and of
-    the files of folders that are no traces, why. A folder with several traces has one of each rank.
+    """Read the ranks of files and folders. A folder with several traces must have one per rank.
 
     Args:
-        largest: how many bytes a file may hold.
+        largest: the largest size of a file in bytes.
+
+    Returns:
+        The ranks in order, with the time that each waited for the others; and why files of folders
+        are no traces, by name.
 
     Raises:
-        TraceError: a file that was named is no trace; a folder has none, or traces that are not
-            one of each rank; or nothing is a trace.
+        TraceError: a named file is no trace, a folder has none or not one per rank, or nothing is
+            a trace.
     """
     unread: dict[str, str] = {}
     names: dict[Path, str] = {}
@@ -241,7 +243,7 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
     for folder in filter(os.path.isdir, paths):
         there = {file.name: rank for file, rank in names.items() if file.parent == Path(folder)}
         numbers = {rank for rank in there.values() if rank.isdecimal()}
-        if len(numbers) < len(there) > 1:  # as the traces of many tests
+        if len(numbers) < len(there) > 1:  # such as the traces of many tests
             raise TraceError(
                 f"{folder}: {len(there)} traces with {len(numbers)} rank numbers, not one of each "
                 "rank. Name files: kernelprof show FILE, or kernelprof diff OLD NEW. The first "
@@ -251,11 +253,11 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
 
 
 def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list[Rank]:
-    """The ranks of the processes of one file. Of several it is not said which is which: they are
-    named by their order.
+    """Return the ranks of the processes of one file. Several are named by their order, as the file
+    does not say which is which.
 
     Args:
-        name: what the file is called.
+        name: the name of the file's rank.
     """
     if len(processes) == 1:
         number = int(name) if name.isdecimal() else None
@@ -281,8 +283,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _name(file: Path, trace: Trace) -> str:
-    """What a file's rank is called: by the number that the profiler wrote, else by that in the
-    file's name, else by that name."""
+    """Return the name of a file's rank: the number that the profiler wrote, else that in the file's
+    name, else the file's name."""
     if trace.rank is not None:
         return str(trace.rank)
     numbered = _RANK.search(file.name)
@@ -290,7 +292,7 @@ def _name(file: Path, trace: Trace) -> str:
 
 
 def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
-    """By number; those of one name by their files' names instead."""
+    """Sort by number; ranks of equal names by their files' names instead."""
     if len({one.name for one in ranks}) < len(ranks):
         ranks = [
             replace(
@@ -304,7 +306,7 @@ def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
 
 
 def _with_waiting(ranks: Sequence[Rank]) -> list[Rank]:
-    """The same with what each waited for the others, where each has a number."""
+    """Add the time that each waited for the others, if all have a number."""
     if any(one.profile.rank is None for one in ranks):
         return list(ranks)
 

@@ -1,22 +1,21 @@
-"""Judges a profile by its limits: verdicts as facts, which ``report`` puts into words.
+"""Judge a profile by its limits: verdicts as facts, which ``report`` puts into words.
 
-What the work of other processes can explain of a time, and what it cannot: pure.
-
-Other work only ever adds to a round. The GPU gives its time to processes in turn: beside one that
-never rests a round takes up to twice as long, and the fastest of many met it least. So the code
-takes at least half of its *fastest* round. The median says nothing of the kind: half of the rounds
-may have met the other process in full, or something that it did once.
+A time that is over its limit on a shared GPU fails only if the work of other processes cannot
+explain it. Such work only adds to a round. The GPU gives its time to processes in turn: beside one
+that never rests, a round takes up to twice as long, and the fastest of many was disturbed least. So
+the code takes at least half of its *fastest* round. The median does not show that: half of the
+rounds may have been disturbed fully, or by something that happened once.
 
 - Times of the device (``cuda_time``, ``gpu_busy``): the fastest profiled round.
-- Times of the host (``latency``, ``dispatch_time``): the fastest call, those of a second look
-  included, less what an attached CUPTI may have added to it.
-- ``launch_overhead`` is a difference of two times, which other work may make of nothing at all: it
-  is never beyond explanation, nor is a limit that is a share of the latency.
-- Communication waits for other ranks, whatever holds those up: no time of it is beyond explanation.
+- Times of the host (``latency``, ``dispatch_time``): the fastest call, a second look included,
+  minus what the loaded CUPTI may have added to it.
+- ``launch_overhead`` is a difference of two times, which other work alone can cause. It never fails
+  on a shared GPU, nor does a limit that is a share of the latency.
+- Communication waits for other ranks, whatever delays them: its times never fail on a shared GPU.
 - A comparison: the candidate takes at least half of its fastest round, the reference at most its
-  own fastest, so the true ratio is at most twice the ratio of the two.
+  own fastest. So the true ratio is at most twice the ratio of the two.
 
-A GPU that throttles is another matter: its clock falls by any factor.
+None of this holds for a GPU that throttles: its clock falls by any factor.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Limit
 
 EXPLAINED = 2.0
-"""How many times as long other work makes a round, at most."""
+"""The largest factor by which other work makes a round longer."""
 _OF_COMMUNICATION = ("comm_time", "exposed_comm_time")
 
 
 def beyond_contention(
     conditions: Conditions, metric: Metric, second: Metric | None, allowed: float
 ) -> float | None:
-    """The fastest round in microseconds, where a limit is broken whatever else ran on the GPU; None
-    where that is not certain.
+    """Return the fastest round in microseconds if the limit is exceeded whatever else ran on the
+    GPU; None if that is not certain.
 
     Args:
         second: the same metric by a second look, if there was one.
@@ -77,12 +76,12 @@ def ratio_beyond_contention(
     reference: Iterable[float],
     allowed: float,
 ) -> float | None:
-    """The ratio of the fastest rounds, reference over candidate, where it is too small whatever
-    else ran on the GPU; None where that is not certain.
+    """Return the ratio of the fastest rounds, reference over candidate, if it is too small whatever
+    else ran on the GPU; None if that is not certain.
 
     Args:
         conditions: of the rounds that were disturbed.
-        candidate, reference: their rounds in microseconds. allowed: the smallest ratio asked for.
+        candidate, reference: their rounds in microseconds. allowed: the smallest ratio allowed.
     """
     best = min(candidate, default=0.0)
     if not all(map(_only_contended, conditions)) or best <= 0:
@@ -100,7 +99,7 @@ def _is_one_time(name: str) -> bool:
 
 
 def _tax(metric: Metric) -> float:
-    """What was taken from the lower bound of a host time for an attached CUPTI."""
+    """Return what was subtracted from the lower bound of a host time for the loaded CUPTI."""
     plain = median_interval(metric.rounds)
     return 0.0 if plain is None or metric.low is None else max(0.0, plain.low - metric.low)
 
@@ -111,17 +110,17 @@ _NOT_ON_CPU = "not applicable on the CPU"
 def evaluate(
     profile: Profile, limits: Iterable[Limit], place: Place | None = None
 ) -> tuple[Verdict, ...]:
-    """A verdict for each limit, in their order; of a call on several ranks the worst of theirs."""
+    """Return a verdict for each limit, in order; for a call on several ranks, their worst."""
     return tuple(_on_every_rank(profile, limit, place) for limit in limits)
 
 
 def if_names_exist(
     verdict: Verdict, profile: Profile, operators: Callable[[], Collection[str]]
 ) -> Verdict:
-    """Replace a verdict by "not judged" where a pattern of its limit cannot match on the CPU.
+    """Replace a verdict by "not judged" if a pattern of its limit cannot match on the CPU.
 
-    Kernels of the CPU are operators, so the name of a GPU's kernel would never be found there. A
-    limit that is broken stays broken, whatever its other patterns are.
+    Kernels of the CPU are operators, so the name of a GPU's kernel is never found there. A limit
+    that failed stays failed, whatever its other patterns are.
 
     Args:
         operators: returns the names of all operators of this torch.
@@ -147,7 +146,7 @@ def evaluate_comparison(
     of_reference: Sequence[float],
     place: Place | None = None,
 ) -> Verdict:
-    """How a limit that compares fared by the speedup of the candidate over the reference.
+    """Judge a limit that compares, by the speedup of the candidate over the reference.
 
     Args:
         candidate: which of the callables is judged.
@@ -197,7 +196,7 @@ def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdi
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:
-    """Less is worse: by the outcome, then by how far the value is above what is allowed."""
+    """A key, less for worse: the outcome, then how far the value is above what is allowed."""
     return STATUSES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
 
 
@@ -214,14 +213,14 @@ def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
         judge = _counted if metric.kind == "exact" else _timed
         found = judge(profile, limit, asked, metric, metric.value)
     if found.outcome != "failed" and not profile.integrity.complete:
-        # What was lost could only add to a count: over it is certain, all else is not.
+        # What is missing can only add to a count: only a count over its limit is certain.
         why = "; ".join(profile.integrity.problems)
         return replace(found, outcome="incomplete", reason="", why=why)
     return found
 
 
 def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
-    """What is known of a verdict before it is reached."""
+    """Return what is known about a verdict before the value is judged."""
     return Verdict(
         limit=limit.name,
         qualifier=limit.qualifier,
@@ -239,7 +238,7 @@ def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
 def _counted(
     profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float
 ) -> Verdict:
-    """The verdict on a count; its rounds are told one by one where they differ."""
+    """Judge a count; the verdict has its rounds if they differ."""
     return replace(
         asked,
         measured=value,
@@ -285,7 +284,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
 def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reason]:
     if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
         return "undecided", "alike"
-    # With fewer the median alone is judged; the verdict's rounds say so.
+    # With fewer rounds the median is judged; the verdict says how many there were.
     low = value if metric.low is None else metric.low
     high = value if metric.high is None else metric.high
     if low > allowed:
@@ -294,7 +293,7 @@ def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reas
 
 
 def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
-    """A limit on kernels by name, which has to hold for every sequence of them."""
+    """Judge a limit on kernels by name, which must hold for every sequence of them."""
     sequences = (profile.kernels, *profile.variants)
     if limit.metric:
         (pattern,) = limit.patterns
@@ -312,7 +311,7 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
 
 # Patterns and kernels: which match, and where a sequence first goes wrong.
 
-# Inductor's C++ kernels and autograd's nodes: on the CPU names that the dispatcher does not know.
+# Names of Inductor's C++ kernels and of autograd nodes, which the dispatcher does not know.
 _NO_OPERATOR = re.compile(r"[\W_]*(cpp|graph_|aoti_torch_|autograd::|\w*Backward\d)", re.IGNORECASE)
 
 Patterns = tuple[str | None, ...]
@@ -322,7 +321,7 @@ Patterns = tuple[str | None, ...]
 def matches(kernel: Kernel, pattern: str) -> bool:
     """Whether a pattern is found in the kernel's full name, short name or operator chain.
 
-    Names differ between GPUs and on the CPU, operators don't. Case is ignored.
+    Names differ between GPUs and the CPU, operators do not. Case is ignored.
     """
     compiled = _compiled(pattern)
     texts = (kernel.name, kernel.short_name, *kernel.operators)
@@ -330,7 +329,7 @@ def matches(kernel: Kernel, pattern: str) -> bool:
 
 
 def hits(kernels: Sequence[Kernel], patterns: Patterns) -> tuple[Hit, ...]:
-    """The kernels that match any of the patterns, each with the first that it matches."""
+    """Return the kernels that match any of the patterns, each with the first that matches."""
     found = []
     for position, kernel in enumerate(kernels, 1):
         pattern = next((one for one in patterns if one and matches(kernel, one)), None)
@@ -346,12 +345,12 @@ def names_nothing(
 
     Args:
         patterns: those of one limit.
-        kernels: what ran; a pattern that matches one of them is possible.
-        operators: returns the names of all operators, and is called only where they are needed.
+        kernels: the kernels that ran; a pattern that matches one of them is possible.
+        operators: returns the names of all operators; called only if needed.
 
     Returns:
-        The patterns that match neither a kernel that ran, nor the name of any operator, and do not
-        begin as the names of compiled kernels and autograd nodes do.
+        The patterns that match neither a kernel that ran nor the name of an operator, and do not
+        begin like the names of compiled kernels and autograd nodes.
     """
     ran = list(kernels)
     left = [
@@ -364,10 +363,10 @@ def names_nothing(
 
 
 def first_mismatch(kernels: Sequence[Kernel], patterns: Patterns) -> Mismatch | None:
-    """Where the kernels first differ from the patterns; None where they are as expected.
+    """Find where the kernels first differ from the patterns; None if they are as expected.
 
-    Keeps the set of pattern positions that are reachable after each kernel, so that many wildcards
-    stay linear.
+    This keeps the set of pattern positions that are reachable after each kernel, so that the time
+    stays linear with many wildcards.
     """
     reachable = _skip_runs({0}, patterns)
     for position, kernel in enumerate(kernels, 1):

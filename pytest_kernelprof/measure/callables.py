@@ -1,4 +1,4 @@
-"""Several callables measured in turn in one run, and how many times as fast each is."""
+"""Measure several callables in turn in one run, and compare how fast they are."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 CompareBy = Literal["cuda_time", "latency", "peak_memory"]
 
 _FEWEST_BYTES = 1.0
-"""What a call without allocations is taken for: nothing has no ratio to anything."""
+"""Stands for zero bytes, which have no ratio to anything."""
 
 
 def contest(
@@ -74,21 +74,21 @@ def contest(
     measuring: OpenProgress = silently,
     agreeing: Agreeing = nobody_else,
 ) -> Contest:
-    """Warm up and profile each callable, then take so many rounds of each in turn; more where
-    twelve or more still give no interval of how each compares with the ``reference``.
+    """Warm up and profile each callable, then take rounds of each in turn. Take more rounds while
+    twelve or more give no interval of the ratio to the ``reference``.
 
-    Of several ranks a round is as long as that of the slowest: so all of them decide alike.
+    On several ranks, a round takes as long as on the slowest, so that all ranks decide alike.
 
     Args:
-        metric: what they are compared by.
-        check: what holds a candidate's first result against the reference's; None does not.
-        fresh: hands out other inputs for one more call of each, which shows a remembered result.
+        metric: the metric that they are compared by.
+        check: compares a candidate's first result with the reference's; None does not.
+        fresh: returns other inputs for one more call of each, which shows a remembered result.
         agreeing: begins a call of all ranks.
 
     Raises:
-        IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
-            kind GpuBusy) there can be no lock of the GPU.
-        MarkerError: there is no ratio, since a round took none of what is compared.
+        IncompleteProfile: the profiler is not available, a profile stayed incomplete, or (its kind
+            GpuBusy) the GPU could not be locked.
+        MarkerError: there is no ratio, since the metric of a round is zero.
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
     from pytest_kernelprof.capture.session import refuse_to_nest
@@ -143,14 +143,14 @@ def contest(
 
 @dataclass(eq=False)
 class Contest:
-    """The rounds of all callables of a comparison, and the way to more of them.
+    """The rounds of all callables of a comparison; takes more of them.
 
     Attributes:
-        metric: what the callables are compared by.
+        metric: the metric that the callables are compared by.
         reference: the name of the callable that the others are compared with.
-        prepares: of each callable what hands back its next call.
-        profiles: of each callable the profile of its warmed-up call.
-        checks: of each candidate what its results were found to be, in words.
+        prepares: for each callable, the function that returns its next call.
+        profiles: for each callable, the profile of its warmed-up call.
+        checks: for each candidate, how its results compare, in words.
         in_place: the tensors that the calls changed.
     """
 
@@ -172,16 +172,16 @@ class Contest:
 
     @property
     def pairs(self) -> int:
-        """Rounds of each, so far."""
+        """The number of rounds of each callable so far."""
         return len(next(iter(self._series.values())))
 
     @property
     def disturbed(self) -> bool:
-        """Whether no verdict can stand on these rounds."""
+        """Whether the GPU was disturbed, so that these rounds decide nothing."""
         return bool(self._disturbed)
 
     def take(self, pairs: int) -> None:
-        """Take more rounds of each callable: microseconds, of ``peak_memory`` bytes.
+        """Take more rounds of each callable, in microseconds; in bytes for ``peak_memory``.
 
         Raises:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
@@ -193,7 +193,7 @@ class Contest:
             self._series[name].append(max(values))
 
     def take_until_sure(self) -> None:
-        """Take more rounds while neighbours are so alike that a ratio has no interval yet."""
+        """Take more rounds while neighbours are so alike that a ratio has no interval."""
         others = [name for name in self._series if name != self.reference]
         while self.pairs >= FEWEST_FOR_BLOCKS:
             decided = all(self.paired(name).low is not None for name in others)
@@ -203,14 +203,14 @@ class Contest:
             self.take(more)
 
     def values(self, name: str) -> tuple[float, ...]:
-        """One callable's rounds, in the order in which they were taken."""
+        """Return one callable's rounds, in the order in which they were taken."""
         return tuple(self._series[name])
 
     def paired(self, candidate: str) -> Paired:
-        """How the candidate compares with the reference, pair by pair.
+        """Compare the candidate with the reference, pair by pair.
 
         Raises:
-            MarkerError: a round took none of what is compared.
+            MarkerError: the metric of a round is zero.
         """
         least = _FEWEST_BYTES if self.metric == "peak_memory" else 0.0
         current, baseline = (
@@ -226,7 +226,7 @@ class Contest:
         return found
 
     def record(self, names: Sequence[str] = (), verdicts: Sequence[Verdict] = ()) -> Comparison:
-        """What there is by now, of some callables or of all."""
+        """Return the comparison so far: of the named callables, or of all."""
         chosen = [name for name in self._series if not names or name in names]
         return Comparison(
             metric=self.metric,
@@ -313,7 +313,7 @@ class Contest:
         return list(timings.latency_us), ""
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
-        """What hands back the next call in the order, and tells of it, outside the clock."""
+        """Return a function that reports progress and returns the next call in the order."""
         told = partial(progress, "comparing", of=len(order))
         return telling((self.prepares[name] for name in order), told)
 

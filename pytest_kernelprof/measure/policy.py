@@ -1,7 +1,6 @@
-"""What to measure of a callable, and what to do next: every "again?" is a pure function of what was
-seen.
+"""What to measure, and what to do next: a pure function of what the steps so far showed.
 
-`runner` executes the steps and notes what each showed. Nothing here calls, times or waits.
+`runner` takes the steps and notes what each showed. Nothing here calls, times or waits.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from pytest_kernelprof.schema.recording import DeviceKind
 from pytest_kernelprof.schema.run import Profile, Verdict
 
 EXACT_ROUNDS = 2
-"""Rounds of a session whose counts alone are wanted: enough to see that they differ."""
+"""Rounds of a session that only counts: enough to see that counts differ."""
 PROVING_ROUNDS = 3
-"""Replays of a CUDA graph that must have equal numbers of children. Beyond it rounds are timed."""
+"""Replays of a CUDA graph that must have equal numbers of children. More rounds are timed."""
 TIMED_ROUNDS = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be taken for a set of limits, or for a report.
+    """What a set of limits or a report needs.
 
     Attributes:
-        device_times: rounds enough for an interval of the device's times.
+        device_times: enough rounds for an interval of the device's times.
         host_times: unprofiled calls, timed.
         memory: unprofiled calls whose memory is watched.
     """
@@ -56,14 +55,14 @@ class Plan:
         memory: whether to watch memory in unprofiled calls.
         flush_l2: whether the L2 cache is flushed before each timed call.
         stacks: whether Python frames are recorded.
-        inputs: of a block on the CPU, whether operators' inputs are recorded, which tell operators
-            from ranges of their name.
-        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
-            the limit.
-        sample_on: whether rounds are added while a verdict on a time is not reached.
-        lock_timeout_s: how long to wait for other processes on the same GPU that hold its lock.
-        who: what that process is told of this one, a test for example.
-        ignore_children: whether child processes are meant to do work that is not counted.
+        inputs: of a block on the CPU, whether operators' inputs are recorded, which distinguish
+            operators from ranges of their name.
+        roofline: whether shapes are recorded, for the work of each kernel, if the device is the
+            limit.
+        sample_on: whether rounds are added until a verdict on a time is reached.
+        lock_timeout_s: how long to wait for other processes that hold the lock of the GPU.
+        who: the name under which other processes see this one, a test for example.
+        ignore_children: whether the user ignores the work of child processes.
     """
 
     device: DeviceKind
@@ -82,24 +81,24 @@ class Plan:
 
     @property
     def timed(self) -> bool:
-        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
+        """Whether any time is measured: that needs the GPU alone, and a cold L2."""
         return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
 
 
 WARMUP_OF_RANKS = 2
-"""DistributedDataParallel rebuilds its buckets in its second step, with broadcasts of their own."""
+"""DistributedDataParallel rebuilds its buckets in its second step, with extra broadcasts."""
 _OF_ALL_RANKS = (
     *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
     *("stacks", "roofline", "sample_on", "lock_timeout_s"),
 )
-"""What of a plan all ranks take by the most that any of them asks for."""
+"""The fields of a plan that all ranks take at the largest value of any rank."""
 
 
 def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
-    """The plan that takes on each rank what any of them needs, so that all make the same calls.
+    """Return the plan that takes on each rank what any of them needs: all make the same calls.
 
     Raises:
-        MarkerError: they are to be measured on different kinds of devices.
+        MarkerError: they measure on different kinds of devices.
     """
     kinds = sorted({plan.device for plan in plans})
     if len(kinds) > 1:
@@ -127,9 +126,9 @@ def plan_of(
     who: str = "",
     ignore_children: bool = False,
 ) -> Plan:
-    """The plan that takes what is needed, and no more.
+    """Return the plan that takes what is needed, and no more.
 
-    Who asks for a number of rounds gets that number, decided or not, and host times with it.
+    If ``rounds`` is given, that number is taken, decided or not, and host times with it.
     """
     timed = needs.device_times or needs.host_times
     host = needs.host_times or rounds is not None
@@ -160,12 +159,11 @@ class WarmUp(msgspec.Struct, frozen=True, tag=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """So many rounds, which join those of other batches of its kind.
+    """A number of rounds, which are added to the other batches of its kind.
 
     Attributes:
-        batch: 0 for the first; 1, 2, ... for further rounds, which join it. A batch that is taken
-            again keeps its number.
-        reason: why it is taken, where it is more than usual, in words.
+        batch: its number, from 0. A batch that is taken again keeps its number.
+        reason: why more than usual is taken, in words; empty otherwise.
     """
 
     rounds: int
@@ -174,7 +172,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class ProfileRounds(Batch, frozen=True, tag=True):
-    """One profiler session; the kernels are of the first.
+    """One profiler session; the profile has the kernels of batch 0.
 
     Attributes:
         flush_l2: whether the L2 cache is flushed before each round.
@@ -188,17 +186,17 @@ class TimeCalls(Batch, frozen=True, tag=True):
 
 
 class SecondLook(TimeCalls, frozen=True, tag=True):
-    """Unprofiled calls that are a measurement of their own, beside the others."""
+    """Unprofiled calls, timed on the host, that are a separate measurement."""
 
 
 class WatchMemory(msgspec.Struct, frozen=True, tag=True):
-    """So many unprofiled calls whose memory is watched."""
+    """Unprofiled calls whose memory is watched."""
 
     rounds: int
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True):
-    """Ask how the limits fare by what there is."""
+    """Ask for the verdicts of the limits on what was measured so far."""
 
 
 class RecordShapes(msgspec.Struct, frozen=True, tag=True):
@@ -209,32 +207,32 @@ Step = WarmUp | ProfileRounds | TimeCalls | SecondLook | WatchMemory | Judge | R
 
 
 class Progress(Protocol):
-    """Told now and then how far a measurement is; called outside of everything that is timed."""
+    """Reports how far a measurement is; called outside of what is timed."""
 
     def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
-        """Note how far it is.
+        """Report a round.
 
         Args:
-            what: what is being done, for example "profiling". done, of: rounds.
-            reason: why it takes more than usual, in words; empty otherwise.
+            what: the present step, for example "profiling". done, of: rounds.
+            reason: why more than usual is taken, in words; empty otherwise.
         """
 
 
 def no_progress(what: str, done: int, of: int, reason: str = "") -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def silently() -> contextlib.AbstractContextManager[Progress]:
-    """Where nothing is told: the form of a context that says nothing."""
+    """Return a context that reports no progress."""
     return contextlib.nullcontext(no_progress)
 
 
 # What to do next.
 
 TRIES = 3
-"""How often a batch is taken that is incomplete, or during which the GPU throttles."""
+"""How often a batch is taken if it is incomplete or the GPU throttles."""
 MOST_ROUNDS = 96
-"""Where sampling ends: after 12, 24 and 48 rounds the interval has been looked at three times."""
+"""Where sampling ends: after 12, 24 and 48 rounds the interval was computed three times."""
 MEMORY_ROUNDS = 2
 _MOST_WARMUPS = 5
 
@@ -263,8 +261,8 @@ class Shown:
 
 
 def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
-    """What one step showed on all ranks together: each that needs it taken again has all take it
-    again. So what follows of it, a pure function, is the same on all of them."""
+    """Join what one step showed on all ranks. If one rank needs it again, all take it again: so the
+    next step, a pure function, is the same on all of them."""
     first = shown[0]
     return Shown(
         first.step,
@@ -279,7 +277,7 @@ def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
 
 
 def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
-    """The next step of a measurement; None when there is nothing more to take.
+    """Return the next step of a measurement; None if it is complete.
 
     In order: warm-up calls, a session until it is sound, memory, host times; then, while verdicts
     on times need it, a second look and further rounds; at last shapes, where the device is the
@@ -296,15 +294,15 @@ def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
 
 
 def next_rounds(taken: int) -> int:
-    """How many more rounds to take after so many: as many again, up to `MOST_ROUNDS` in all."""
+    """Return how many more rounds to take: as many again, up to `MOST_ROUNDS` in all."""
     return max(0, min(taken, MOST_ROUNDS - taken))
 
 
 def again(batch: Sequence[Shown]) -> str:
-    """Why a batch has to be taken again after these tries of it; empty where it stands.
+    """Return why a batch is taken again after these tries of it; empty if it is kept.
 
-    A session that is incomplete is taken three times; cold code is run again until it is warm, at
-    most five times; a batch during which the GPU throttled is taken three times and then kept.
+    An incomplete session is taken three times. Cold code runs again until it is warm, at most five
+    times. A batch during which the GPU throttled is taken three times and then kept.
     """
     reason, incomplete, cold, throttled = "", 0, 0, 0
     for one in batch:
@@ -323,24 +321,24 @@ def again(batch: Sequence[Shown]) -> str:
 
 
 def retakes(history: Sequence[Shown]) -> int:
-    """How many incomplete sessions were taken again before the one that the kernels are of."""
+    """Count the incomplete sessions before the one with the kernels of the profile."""
     return sum(not one.complete for one in _batches(history, ProfileRounds)[0][:-1])
 
 
 def settled(history: Sequence[Shown]) -> bool:
-    """Whether the code was warm in the session that the kernels are of."""
+    """Whether the code was warm in the session with the kernels of the profile."""
     return not _batches(history, ProfileRounds)[0][-1].cold
 
 
 def kept_throttled(history: Sequence[Shown]) -> int:
-    """The rounds that were kept although the GPU throttled, since it did so again and again."""
+    """Count the rounds that were kept although the GPU throttled in each try."""
     kept = [tries[-1] for tries in _batches(history, ProfileRounds, TimeCalls, SecondLook)]
     return sum(_rounds_of(one) for one in kept if one.throttled)
 
 
 def more_pairs(taken: int, *, decided: bool, disturbed: bool) -> int:
-    """How many more pairs a comparison takes that has so many; none on a disturbed GPU, which more
-    of the same would not make quiet."""
+    """Return how many more pairs a comparison takes; none on a disturbed GPU, which more pairs
+    would not make quiet."""
     return 0 if decided or disturbed else next_rounds(taken)
 
 
@@ -392,11 +390,11 @@ def _sampling(plan: Plan, history: Sequence[Shown]) -> Step | None:
     if _wants_second_look(verdicts) and not _batches(history, SecondLook):
         rounds = max(TIMED_ROUNDS, _taken(history, TimeCalls))
         return SecondLook(rounds, reason="a second look before a limit fails")
-    return _further(plan, history, verdicts)
+    return _more_rounds(plan, history, verdicts)
 
 
-def _further(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
-    """More rounds of what an undecided verdict is on; of two kinds, of the one with fewer."""
+def _more_rounds(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
+    """Take more rounds for an undecided verdict; of two kinds, of the one with fewer."""
     if any(not batch[-1].complete for batch in _batches(history, ProfileRounds)):
         return None  # they stayed incomplete: the verdict stays undecided
     undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
@@ -428,7 +426,7 @@ def _profile(plan: Plan, rounds: int, *, batch: int = 0, reason: str = "") -> Pr
 
 
 def _batches(history: Sequence[Shown], *kinds: type[Batch]) -> list[list[Shown]]:
-    """The tries of each batch of these kinds."""
+    """Return the tries of each batch of these kinds."""
     found: dict[tuple[type[Batch], int], list[Shown]] = {}
     for one in history:
         step = one.step
@@ -438,7 +436,7 @@ def _batches(history: Sequence[Shown], *kinds: type[Batch]) -> list[list[Shown]]
 
 
 def _taken(history: Sequence[Shown], kind: type[Batch]) -> int:
-    """Rounds of all batches of a kind that stand."""
+    """Count the rounds of all complete batches of a kind."""
     return sum(_rounds_of(batch[-1]) for batch in _batches(history, kind) if batch[-1].complete)
 
 
@@ -448,7 +446,7 @@ def _rounds_of(shown: Shown) -> int:
 
 
 def _verdicts(history: Sequence[Shown]) -> tuple[Verdict, ...] | None:
-    """The verdicts on what there is; None where rounds came after the last."""
+    """Return the last verdicts; None if rounds were taken after them."""
     for one in reversed(history):
         if isinstance(one.step, (Judge, Batch)):
             return one.verdicts if isinstance(one.step, Judge) else None
@@ -466,14 +464,14 @@ def _any_from(metrics: set[str], source: str) -> bool:
     return any(source in METRICS[name].sources for name in metrics if name in METRICS)
 
 
-# Whether the result stands.
+# Whether the profile can be judged.
 
 
 def require_complete(profile: Profile) -> None:
     """Raise unless the profile is complete.
 
     Raises:
-        IncompleteProfile: with what is missing and how often it was tried.
+        IncompleteProfile: the message says what is missing, and how often it was tried.
     """
     why = incomplete_words(profile)
     if why:
@@ -481,17 +479,17 @@ def require_complete(profile: Profile) -> None:
 
 
 def require_clock(profile: Profile) -> None:
-    """Raise where the host's times of this process are not to be believed.
+    """Raise if the host's times of this process cannot be trusted.
 
     Raises:
-        IncompleteProfile: with what is known of the clock.
+        IncompleteProfile: the message says why.
     """
     if profile.integrity.clock:
         raise IncompleteProfile(f"times {profile.integrity.clock}")
 
 
 def incomplete_words(profile: Profile) -> str:
-    """What is missing and how often it was tried; empty where nothing is."""
+    """Say what is missing and how often it was tried; empty if the profile is complete."""
     integrity = profile.integrity
     if integrity.complete:
         return ""

@@ -1,4 +1,4 @@
-"""Executes the steps of a measurement, which `policy` decides, and notes what each showed."""
+"""Take the steps of a measurement, which `policy` decides, and note what each showed."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A profile, and what is left of its making.
+    """A profile, and what is left from taking it.
 
     Attributes:
-        file: the trace that the profile is of; removed when nobody holds it any more.
-        recording: what was noted beside the trace.
-        attribute: runs the call once more and hands back the profile with source lines; None where
-            the call cannot be run again.
-        timeline: works out one round event by event, from the trace that was read.
-        more: takes more rounds of the call; None where it cannot be run again.
-        agreement: of the ranks that have made the call together.
+        file: the trace of the profile; removed with the last reference to it.
+        recording: the notes beside the trace.
+        timeline: returns one round event by event, from the trace that was read.
+        attribute: runs the call once more and returns the profile with source lines; None if the
+            call cannot be run again.
+        more: takes more rounds of the call; None if it cannot be run again.
+        agreement: of the ranks that made the call together.
     """
 
     profile: Profile
@@ -97,17 +97,21 @@ def measure(
     progress: Progress = no_progress,
     agreement: Agreement = ALONE,
 ) -> tuple[Any, Measurement]:
-    """Warm up, profile and measure a callable; the first call's result comes first.
+    """Warm up, profile and measure a callable.
 
     Args:
-        judge: how the limits fare by a profile; asked only where the plan samples on.
-        progress: told of each round, outside of what is timed.
+        judge: returns the verdicts of the limits on a profile; called only if the plan adds rounds
+            until a verdict is reached.
+        progress: called before each round, outside of what is timed.
         agreement: of the ranks that make this call together.
 
+    Returns:
+        The result of the first call, and the measurement. A profile that stays incomplete is
+        returned, too, and its ``integrity`` says so: a limit that it exceeds is exceeded.
+
     Raises:
-        IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) there can be
-            no lock of the GPU, or a rank does not come. A profile that stays incomplete is handed
-            back, its ``integrity`` saying so: a limit that it violates is violated.
+        IncompleteProfile: the profiler is not available, the GPU could not be locked (GpuBusy), or
+            a rank did not come.
         CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
@@ -135,7 +139,7 @@ def measure(
 
 
 def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
-    """The plan of all ranks of a call, with which each measurement of it begins."""
+    """Return the plan of all ranks of a call, with which each of them begins."""
     # Another rank may have waited for its GPU until now.
     patience_s = plan.lock_timeout_s if plan.device == "cuda" else 0.0
     return policy.plan_of_ranks(agreement.gather(what, plan, patience_s=patience_s))
@@ -143,8 +147,8 @@ def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
 
 @contextlib.contextmanager
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
-    """Profile a block as it stands, once: no warm-up, no second try. The measurement is in the
-    list after the block."""
+    """Profile a block once, without warm-up or retry. After the block, the measurement is in the
+    list."""
     from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
@@ -178,18 +182,18 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
 
 
 def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
-    """The measurement of a block, which says whose it is: a rank's alone, where there are any."""
+    """Return the measurement of a block with the number of its rank, if there are ranks."""
     return dataclasses.replace(measurement, profile=replace(measurement.profile, rank=rank))
 
 
 def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
-    """The measurement of a block that all ranks have run, with the profiles of the others."""
+    """Return the measurement of a block that all ranks ran, with the profiles of the others."""
     profile = _with_other_ranks(measurement.profile, agreement)
     return dataclasses.replace(measurement, profile=profile)
 
 
 def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
-    """This rank's, with what the call gave on the others."""
+    """Return this rank's profile with those of the others."""
     rank = agreement.rank
     if rank is None:
         return profile
@@ -207,11 +211,10 @@ def warm(
     agreement: Agreement = ALONE,
     look: Callable[[Any], None] | None = None,
 ) -> Profile:
-    """The profile of a callable by counts alone: warmed up, then profiled until it is warm and the
-    trace complete.
+    """Warm a callable up, and profile it until it is warm and the trace complete.
 
     Args:
-        look: is shown the first call's result.
+        look: called with the first call's result.
     """
     sessions.prime(device)
     run = _Run(device, plan, call, arguments, label, agreement=agreement)
@@ -225,7 +228,7 @@ def warm(
 
 @dataclass(eq=False)
 class _Run:
-    """One measurement under way: its history, and what its steps have given so far."""
+    """A measurement that is being taken: its history, and what its steps returned so far."""
 
     device: Device
     plan: Plan
@@ -241,7 +244,7 @@ class _Run:
     _history: list[Shown] = field(default_factory=list)
     _taken: sessions.Taken | None = None
     _noted: dict[str, Any] = field(default_factory=dict)
-    _further: dict[int, SessionFacts] = field(default_factory=dict)
+    _later_sessions: dict[int, SessionFacts] = field(default_factory=dict)
     _timings: dict[int, HostTimings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -249,7 +252,7 @@ class _Run:
         self._began = self._session_ended = compilations()
 
     def next_step(self) -> Step | None:
-        """What to do next."""
+        """Return the next step, if any."""
         return policy.next_step(self.plan, self._history)
 
     def execute_all_from(self, step: Step | None) -> None:
@@ -259,7 +262,7 @@ class _Run:
             step = self.next_step()
 
     def execute(self, step: Step) -> None:
-        """Take a step, and note what it showed, here and on other ranks."""
+        """Take a step, and note what it showed on this rank and the others."""
         takes: dict[type[Step], Callable[[Any], Shown]] = {
             WarmUp: self._warm_up,
             ProfileRounds: self._profile,
@@ -273,7 +276,7 @@ class _Run:
         self._history.append(policy.shown_on_ranks(self.agreement.gather(repr(step), shown)))
 
     def measurement(self) -> Measurement:
-        """What all steps together gave."""
+        """Return what all steps together measured."""
         taken = self._session()
         conditions = self.watch.conditions()
         kept = policy.kept_throttled(self._history)
@@ -304,13 +307,13 @@ class _Run:
             noted["host_timings"] = functools.reduce(
                 HostTimings.followed_by, self._timings.values()
             )
-        if self._further:
-            noted["more_rounds"] = _joined(list(self._further.values()))
+        if self._later_sessions:
+            noted["more_rounds"] = _joined(list(self._later_sessions.values()))
         return _ignoring(self.plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:
-        """What torch.compile did in the session and in all calls since; what it refused since the
-        first call, since a warm-up can use its limit up."""
+        """Return what torch.compile did in the session and in all calls since; and what it refused
+        since the first call, as a warm-up can use its limit up."""
         now, session = compilations(), self._session().recording
         later = now.since(self._session_ended).compiled
         known = session.recompiles is not None and later is not None
@@ -338,7 +341,7 @@ class _Run:
     def _profile(self, step: ProfileRounds) -> Shown:
         taken = sessions.profile_rounds(
             self.device,
-            self._told("profiling", step.rounds, step.reason),
+            self._with_progress("profiling", step.rounds, step.reason),
             step.rounds,
             flush_l2=step.flush_l2,
             stacks=self.plan.stacks,
@@ -350,9 +353,9 @@ class _Run:
         if step.batch == 0:
             self._taken, self._session_ended = taken, compilations()
         elif integrity.complete:
-            self._further[step.batch] = taken.facts
+            self._later_sessions[step.batch] = taken.facts
         else:
-            self._further.pop(step.batch, None)  # of an earlier try, which does not stand
+            self._later_sessions.pop(step.batch, None)  # of an earlier try, which does not count
         return Shown(
             step,
             complete=integrity.complete,
@@ -366,7 +369,7 @@ class _Run:
 
         timings = time_calls(
             self.device,
-            self._told("timing", step.rounds, step.reason),
+            self._with_progress("timing", step.rounds, step.reason),
             step.rounds,
             flush=flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=self.arguments.setup is not None,
@@ -383,8 +386,8 @@ class _Run:
     def _watch_memory(self, step: WatchMemory) -> Shown:
         from pytest_kernelprof.capture.unprofiled_rounds import NO_HISTORY, watch_memory
 
-        told = self._told("watching memory", step.rounds)
-        memory = watch_memory(self.device, told, step.rounds, self.agreement)
+        prepare = self._with_progress("watching memory", step.rounds)
+        memory = watch_memory(self.device, prepare, step.rounds, self.agreement)
         if memory is not None:
             self._noted["memory"] = memory
         elif self.device.kind == "cuda":
@@ -394,14 +397,14 @@ class _Run:
     def _ask_verdicts(self, step: Judge) -> Shown:
         profile = self._profile_so_far()
         verdicts = tuple(self.judge(profile)) if self.judge else ()
-        if self.agreement.rank is not None:  # more than this is nobody's evidence
+        if self.agreement.rank is not None:  # each reads only these of the others
             verdicts = tuple(
                 Verdict(limit=one.limit, outcome=one.outcome, metric=one.metric) for one in verdicts
             )
         return Shown(step, bound=profile.bound.verdict, verdicts=verdicts)
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
-        """Which roof limits the call and why."""
+        """Note which roof limits the call and why."""
         from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 
         shaped = sessions.profile_rounds(
@@ -420,8 +423,8 @@ class _Run:
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
-    def _told(self, what: str, rounds: int, reason: str = "") -> Prepare:
-        """``prepare``, which runs before each round and outside the clock, that tells of it."""
+    def _with_progress(self, what: str, rounds: int, reason: str = "") -> Prepare:
+        """Return ``prepare``, which runs before each round and is not timed, with progress."""
         told = self.progress
         return telling(
             itertools.repeat(self._prepare),
@@ -430,15 +433,15 @@ class _Run:
 
 
 def _ignoring(plan: Plan, recording: Recording) -> Recording:
-    """The recording with what the user wants of child processes."""
+    """Note in the recording whether the user ignores the work of child processes."""
     return replace(recording, children=replace(recording.children, ignored=plan.ignore_children))
 
 
-def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
-    """The rounds of further sessions, by metric."""
-    names = [name for name in further[0].profile.metrics if "profiled" in METRICS[name].sources]
+def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
+    """Return the rounds of further sessions, by metric."""
+    names = [name for name in later[0].profile.metrics if "profiled" in METRICS[name].sources]
     return {
-        name: tuple(value for facts in further for value in facts.profile.metrics[name].rounds)
+        name: tuple(value for facts in later for value in facts.profile.metrics[name].rounds)
         for name in names
     }
 
@@ -446,7 +449,7 @@ def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
 def _lines_on_all_ranks(
     profile: Profile, device: Device, prepare: Prepare, agreement: Agreement
 ) -> Profile:
-    """The profile with source lines, and so those of the other ranks, which all run once more."""
+    """Add source lines to the profiles of all ranks, which all run the call once more."""
     own = lines_of_another_run(profile, device, prepare)
     if agreement.rank is None:
         return own
@@ -455,10 +458,10 @@ def _lines_on_all_ranks(
 
 
 def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> Profile:
-    """Profile the call once more, its source lines annotated, and carry the lines over.
+    """Profile the call once more with its source lines annotated, and add them to the profile.
 
-    Where that run launched other kernels than the profile, their lines would be guesses: they
-    stay unknown. Likewise copies and waits.
+    If that run launched other kernels than the profile, their lines would be guesses and stay
+    unknown; so do those of copies and waits.
     """
     from pytest_kernelprof.capture.line_annotations import annotate_lines
     from pytest_kernelprof.capture.session import Session

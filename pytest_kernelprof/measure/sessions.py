@@ -1,4 +1,4 @@
-"""Profiler sessions of rounds, and what their traces tell."""
+"""Take rounds in profiler sessions, and read their traces."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Taken:
     """A session that was taken and read.
 
     Attributes:
-        file: its trace file. trace, links: what was read of it; gone with this.
-        recording: what was noted beside it. facts: what it tells.
+        file: its trace file. trace, links: what was read from it.
+        recording: the notes beside it. facts: what follows from all of them.
     """
 
     file: TraceFile
@@ -47,14 +47,14 @@ class Taken:
     facts: SessionFacts
 
     def timeline(self) -> Timeline:
-        """The round that its kernels are of, event by event."""
+        """Return the round whose kernels the profile has, event by event."""
         from pytest_kernelprof.analysis.round_events import timeline_of_round
 
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
 
 def prime(device: Device) -> dict[str, float]:
-    """Bring the profiler up, once a process; what an attached CUPTI costs launches."""
+    """Start the profiler, once in a process; return what the loaded CUPTI costs launches."""
     if device.kind != "cuda":
         return {}
     from pytest_kernelprof.capture import torch_profiler
@@ -72,9 +72,9 @@ def profile_rounds(
     shapes: bool = False,
     agreement: Agreement = ALONE,
 ) -> Taken:
-    """One session of so many rounds, as it is: complete or not, warm or not.
+    """Take one session of so many rounds, complete or not, warm or not.
 
-    On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
+    On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
     """
     with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
         session.take(rounds, agreement)
@@ -85,8 +85,8 @@ class OpenSession:
     """A session that takes rounds of a call as long as it is open. Use as a context manager.
 
     Args:
-        prepare: hands back the next call. flush_l2: whether the L2 cache is flushed before each.
-        stacks, shapes: as of ``Session``.
+        prepare: returns the next call. flush_l2: whether the L2 cache is flushed before each.
+        stacks, shapes: as in ``Session``.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class OpenSession:
         self._open.__exit__(*raised)
 
     def read(self, *, inputs: InputsRead = "presence") -> Taken:
-        """What the session tells, once it is closed.
+        """Read the session when it is closed.
 
         Raises:
             IncompleteProfile: it cannot be read.
@@ -144,7 +144,7 @@ class OpenSession:
 
 
 def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
-    """Watch the calls of compiled code on the CPU of which the trace does not tell."""
+    """Watch the calls of compiled code on the CPU, which are not in the trace."""
     if device.kind != "cpu":
         return contextlib.nullcontext()
     from pytest_kernelprof.capture.compiled_code import watch_calls
@@ -161,13 +161,13 @@ def read(
     autotuning: Autotuning | None = None,
     inputs: InputsRead = "presence",
 ) -> Taken:
-    """What a finished session's trace tells, read, linked and worked out once.
+    """Read the trace of a finished session, link its events, and work out what follows.
 
     Args:
         compiled: what torch.compile did meanwhile.
-        watched: of a CPU session, the compiled code that was called.
-        autotuning: what was seen of autotuners, where that was looked for.
-        inputs: what is read of operators' inputs, where they were recorded.
+        watched: in a CPU session, the compiled code that was called.
+        autotuning: what autotuners did, if they were watched.
+        inputs: how much of the recorded inputs of operators is read.
 
     Raises:
         IncompleteProfile: it cannot be read.
@@ -208,7 +208,7 @@ def read(
 
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
-    """What has to be asked about operators while the process that ran them is there."""
+    """Ask what only the process that ran the operators knows about them."""
     from pytest_kernelprof.capture import operators as dispatcher
     from pytest_kernelprof.capture.compiled_code import code_of_graphs
 
@@ -233,7 +233,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
 
 
 def refuse_blind(device: Device, facts: SessionFacts) -> None:
-    """Zero activities is not zero kernels: ask the canary which it is.
+    """Raise if the profiler saw nothing because it is blind: the canary kernel shows that.
 
     Raises:
         ProfilerUnavailable: the profiler does not see the device; the message names the cause.
@@ -254,10 +254,10 @@ _METRIC = "cuda_time"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MoreRounds:
-    """A call, with all that a round of it needs.
+    """A call, and all that a round of it needs.
 
     Attributes:
-        prepare: hands back the next call, its arguments ready.
+        prepare: returns the next call, its arguments ready.
         flush_l2: whether the L2 cache is flushed before each round.
     """
 
@@ -266,17 +266,17 @@ class MoreRounds:
     flush_l2: bool
 
     def work(self, result: Any) -> tuple[str, ...]:
-        """The arguments and the result of the call, a line for each tensor."""
+        """Describe the arguments and the result of the call, a line for each tensor."""
         call = self.prepare()
         args, kwargs = getattr(call, "args", ()), getattr(call, "keywords", {})
         return describe(args, kwargs, result)
 
     def why_untimed(self) -> str:
-        """Why kernels cannot be timed here; empty where they can."""
+        """Return why kernels cannot be timed here; empty if they can."""
         return why_untimed(self.device)
 
     def series(self) -> Series:
-        """Rounds that are taken now and then."""
+        """Return a series of rounds that are taken now and then."""
         return Series(self)
 
 
@@ -311,7 +311,7 @@ class Series:
             self._session, self._open = session, closed_by_an_error.pop_all()
 
     def sample(self) -> Sampled:
-        """Close the session; what its rounds took.
+        """Close the session, and return what its rounds took.
 
         Raises:
             KernelprofError: it could not be ended or read.
@@ -322,7 +322,7 @@ class Series:
         return _sampled(session.read())
 
     def leave(self) -> None:
-        """Close the session, if one is open; nobody wants what it has."""
+        """Close the session unread, if one is open."""
         self._open.close()
 
 
@@ -339,12 +339,12 @@ def _sampled(taken: Taken) -> Sampled:
 
 
 def times_of(taken: Taken) -> tuple[float, ...]:
-    """What the kernels of each round took, in microseconds."""
+    """Return the time of the kernels of each round, in microseconds."""
     return taken.facts.profile.metrics[_METRIC].rounds
 
 
 def why_untimed(device: Device) -> str:
-    """Why kernels cannot be timed on a device; empty where they can."""
+    """Return why kernels cannot be timed on a device; empty if they can."""
     from pytest_kernelprof.device.conditions import no_times
 
     if device.kind != "cuda":
@@ -353,7 +353,7 @@ def why_untimed(device: Device) -> str:
 
 
 def _medians(taken: Taken) -> tuple[float, ...]:
-    """Of each kernel, in launch order, the median over the rounds; none where rounds differ."""
+    """Return the median of each kernel in launch order; empty if the rounds differ."""
     reading = reading_of(taken.trace)
     acts, rows = reading.trace.activities, kernel_rows(reading)
     names = [acts.name[one].tolist() for one in rows]
