@@ -135,13 +135,13 @@ def newer_than_tried(found: Mapping[str, str]) -> list[str]:
     for name, version in found.items():
         if name in TRIED:
             newest = TRIED[name][-1]
-            if _series(version) > _series(newest):
-                shown = ".".join(map(str, _series(version)))
+            if series(version) > series(newest):
+                shown = ".".join(map(str, series(version)))
                 lines.append(f"{name} {shown} is newer than what was tried ({newest})")
     return lines
 
 
-def _series(version: str) -> tuple[int, ...]:
+def series(version: str) -> tuple[int, ...]:
     """Return the first two numbers; what follows them is a repair."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else ()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.device.procfs import tools_of
-from pytest_kernelprof.system import newer_than_tried
+from pytest_kernelprof.system import newer_than_tried, series
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
@@ -333,7 +332,7 @@ def _pytest(machine: Machine) -> Found:
     """Pairs of pytest and pytest-benchmark that are known to break."""
     ours, bench = machine.packages.get("pytest", ""), machine.packages.get("pytest-benchmark", "")
     text = f"{ours or 'version unknown'}, pytest-benchmark {bench or 'not installed'}"
-    if bench and _number(bench) < (5, 3) and _number(ours) >= (9, 2):
+    if bench and series(bench) < (5, 3) and series(ours) >= (9, 2):
         return (
             "warn",
             f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2",
@@ -343,10 +342,6 @@ def _pytest(machine: Machine) -> Found:
     if newer:
         return "warn", f"{text}; {newer[0]}", _UNTRIED
     return "ok" if ours else "unknown", text, "" if ours else "reinstall pytest"
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _temp_folder(machine: Machine) -> Found:

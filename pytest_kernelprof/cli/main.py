@@ -28,6 +28,9 @@ examples:
 kernelprof COMMAND --help describes a command."""
 
 
+AddOption = Callable[[argparse.ArgumentParser], object]
+
+
 class Command(NamedTuple):
     """A subcommand: how it is described, its options, and the function of this room that runs it,
     whose module is loaded only then."""
@@ -36,13 +39,13 @@ class Command(NamedTuple):
     example: str
     status: str
     run: str
-    options: tuple[Callable[[argparse.ArgumentParser], object], ...] = ()
+    options: tuple[AddOption, ...] = ()
 
 
 def _option(
     flags: str, words: str, *, parse: Callable[[str], object] | None = None, **form: Any
-) -> Any:
-    """An option or an argument of a command, as ``add_argument`` takes it.
+) -> AddOption:
+    """Return what adds an option or an argument to a parser, by ``add_argument``.
 
     Args:
         flags: its names, separated by spaces. words: its help.
@@ -59,14 +62,18 @@ def _option(
     return methodcaller("add_argument", *flags.split(), help=words, **form)
 
 
-def _whole_number(least: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise ValueError(f"got {text!r}; expected a whole number of {least} or more")
-    return int(text)
+def _at_least(least: int) -> Callable[[str], int]:
+    """What parses a whole number that is not less than this."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise ValueError(f"got {text!r}; expected a whole number of {least} or more")
+        return int(text)
+
+    return parse
 
 
 _flag = functools.partial(_option, action="store_true")
-_at_least = functools.partial(functools.partial, _whole_number)
 _MAX_SIZE = _option(
     "--max-size",
     "refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
