@@ -109,8 +109,7 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
     most: dict[str, Any] = {
         name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS
     }
-    if len(plans) > 1:
-        most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS)
+    most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS if len(plans) > 1 else 1)
     return dataclasses.replace(plans[0], **most)
 
 

@@ -116,6 +116,7 @@ def test_several_ranks_warm_up_past_what_they_do_in_their_second_call() -> None:
     )
     assert (alone.warmup, several.warmup) == (1, 2)
     assert plan_of_ranks([Plan("cpu", warmup=5), Plan("cpu")]).warmup == 5
+    assert plan_of_ranks([Plan("cpu", warmup=0)]).warmup == 1
 
 
 @pytest.mark.parametrize(
