@@ -86,14 +86,14 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
     return partial(_fresh_call, call, arguments, setup)
 
 
-def telling(prepares: Iterable[Prepare], told: Callable[[int], None]) -> Prepare:
-    """Return a function that calls ``told`` with the number of calls so far, then returns the
+def with_progress(prepares: Iterable[Prepare], report: Callable[[int], None]) -> Prepare:
+    """Return a function that calls ``report`` with the number of calls so far, then returns the
     next call: of each of these in turn."""
     turns = enumerate(prepares)
 
     def prepare() -> Call:
         done, one = next(turns)
-        told(done)
+        report(done)
         return one()
 
     return prepare

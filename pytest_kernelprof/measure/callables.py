@@ -19,8 +19,8 @@ from pytest_kernelprof.measure.arguments import (
     Arguments,
     Prepare,
     preparer,
-    telling,
     watch_in_place,
+    with_progress,
 )
 from pytest_kernelprof.measure.checks import CLOSE, Check, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.policy import (
@@ -314,8 +314,8 @@ class Contest:
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
         """Return a function that reports progress and returns the next call in the order."""
-        told = partial(progress, "comparing", of=len(order))
-        return telling((self.prepares[name] for name in order), told)
+        report = partial(progress, "comparing", of=len(order))
+        return with_progress((self.prepares[name] for name in order), report)
 
     def _peak(self, name: str, agreement: Agreement) -> float:
         from pytest_kernelprof.capture.unprofiled_rounds import watch_memory

@@ -32,8 +32,8 @@ from pytest_kernelprof.measure.arguments import (
     Prepare,
     first_call,
     preparer,
-    telling,
     watch_in_place,
+    with_progress,
 )
 from pytest_kernelprof.measure.policy import (
     Judge,
@@ -425,10 +425,10 @@ class _Run:
 
     def _with_progress(self, what: str, rounds: int, reason: str = "") -> Prepare:
         """Return ``prepare``, which runs before each round and is not timed, with progress."""
-        told = self.progress
-        return telling(
+        report = self.progress
+        return with_progress(
             itertools.repeat(self._prepare),
-            lambda done: told(what, min(done, rounds), rounds, reason),
+            lambda done: report(what, min(done, rounds), rounds, reason),
         )
 
 
