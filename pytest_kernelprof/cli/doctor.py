@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_kernelprof.cli.machine_checks import Machine, examine_machine
 from pytest_kernelprof.device.procfs import tools_of
 from pytest_kernelprof.system import newer_than_tried, series
 from pytest_kernelprof.units import format_bytes
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from pytest_kernelprof.cli.machine_checks import Machine
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Found = tuple[State, str] | tuple[State, str, str]
@@ -60,8 +60,6 @@ class Finding:
 
 def run(_: argparse.Namespace) -> int:
     """Print the findings; return 1 if counts are not possible, else 0."""
-    from pytest_kernelprof.cli.machine_checks import examine_machine
-
     if sys.stderr.isatty():
         words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."
         print(words, file=sys.stderr, flush=True)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
+from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
 from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
 from pytest_kernelprof.device.procfs import (
     Permissions,
@@ -215,8 +217,6 @@ def answer(question: Question) -> None:
 
 
 def _ask_torch() -> TorchFacts:
-    from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
-
     try:
         torch = load_torch()
     except ProfilerUnavailable as error:
@@ -265,15 +265,11 @@ def _cupti(torch: Any) -> tuple[str, int]:
 
 
 def _try_canary() -> Canary:
-    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
-
     return Canary("seen") if canary_seen() else Canary("blind", why_blind())
 
 
 def _try_canary_after_cpu() -> Canary:
     """Try the canary after a CPU-only profile (pytorch #186036)."""
-    from pytest_kernelprof.device.inventory import load_torch
-
     torch = load_torch()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1).add_(1)

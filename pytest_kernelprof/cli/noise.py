@@ -9,14 +9,20 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof import api
 from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
+from pytest_kernelprof.device.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.report.tables import Column, Table, style_of_output
+from pytest_kernelprof.stats.intervals import RULE, margins, spreads
+from pytest_kernelprof.summary.words import doubt_words, place_words
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.stats.intervals import Run
+
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
@@ -40,10 +46,6 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     """Measure the rounds of every workload in this process, and where that was."""
-    from pytest_kernelprof.api import profile
-    from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.summary.words import doubt_words, place_words
-
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
     metrics = _METRICS if kind == "cuda" else ("latency",)
@@ -51,7 +53,7 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     place = ""
     doubts = []
     for name, call in _workloads(kind).items():
-        found = profile(call, device=kind, rounds=chosen.rounds)
+        found = api.profile(call, device=kind, rounds=chosen.rounds)
         place = place_words(found.environment)
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
         if found.conditions.disturbed:
@@ -66,8 +68,6 @@ def _workloads(kind: DeviceKind) -> dict[str, Callable[[], Any]]:
     Raises:
         ProfilerUnavailable: torch is not installed.
     """
-    from pytest_kernelprof.device.inventory import load_torch
-
     torch = load_torch()
     if kind == "cpu":
         return {"small MLP": _gated_mlp(torch, torch.float32, "cpu", 32, 256, 1024)}
@@ -118,8 +118,6 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
 
 def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Judge the answers of all processes; disturbed times give no margins."""
-    from pytest_kernelprof.stats.intervals import RULE, margins, spreads
-
     runs = [answer["run"] for answer in answers]
     found = spreads(runs)
     doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
@@ -167,9 +165,6 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
-    from pytest_kernelprof.report.tables import Column, Table, style_of_output
-    from pytest_kernelprof.units import format_time
-
     titles = ("median", "within", "lag 1", "between", "margin")
     rows = [
         (

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_kernelprof.capture import unprofiled_rounds
 from pytest_kernelprof.capture.agreement import Agreement, nobody_else
+from pytest_kernelprof.capture.session import refuse_to_nest
 from pytest_kernelprof.capture.tensors import OwnMemory
-from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device.conditions import alone, no_times
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
@@ -91,11 +94,7 @@ def contest(
         MarkerError: there is no ratio, since the metric of a round is zero.
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
-    from pytest_kernelprof.capture.session import refuse_to_nest
-    from pytest_kernelprof.device.conditions import no_times
-    from pytest_kernelprof.device.inventory import current_device
-
-    device, given, own = current_device(plan.device), arguments, OwnMemory()
+    device, given, own = inventory.current_device(plan.device), arguments, OwnMemory()
     refuse_to_nest()
 
     with sharing(device, plan.lock_timeout_s, plan.who):
@@ -300,13 +299,11 @@ class Contest:
     def _latencies(
         self, order: Sequence[str], progress: Progress, agreement: Agreement
     ) -> tuple[list[float], str]:
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
-
-        timings = time_calls(
+        timings = unprofiled_rounds.time_calls(
             self.device,
             self._next_of(order, progress),
             len(order),
-            flush=flusher(self.device, wanted=self.plan.flush_l2),
+            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=True,  # calls in a row would mix the callables
             agreement=agreement,
         )
@@ -318,9 +315,7 @@ class Contest:
         return with_progress((self.prepares[name] for name in order), report)
 
     def _peak(self, name: str, agreement: Agreement) -> float:
-        from pytest_kernelprof.capture.unprofiled_rounds import watch_memory
-
-        memory = watch_memory(self.device, self.prepares[name], 1, agreement)
+        memory = unprofiled_rounds.watch_memory(self.device, self.prepares[name], 1, agreement)
         if memory is None:
             raise IncompleteProfile(
                 "comparison: peak_memory is not available: the allocator keeps no history to read "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,8 +13,6 @@ from pytest_kernelprof.errors import WrongResult
 from pytest_kernelprof.measure.arguments import Arguments, Prepare, args_and_kwargs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.schema.run import Profile
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 from pytest_kernelprof.analysis.session_profile import (
     SessionFacts,
     lines_of,
@@ -19,9 +20,14 @@ from pytest_kernelprof.analysis.session_profile import (
     same_work,
     with_lines,
 )
+from pytest_kernelprof.capture import unprofiled_rounds
 from pytest_kernelprof.capture.agreement import ALONE, Agreement
+from pytest_kernelprof.capture.autotuning import Autotuning
 from pytest_kernelprof.capture.compiled_code import Compilations, compilations
+from pytest_kernelprof.capture.line_annotations import annotate_lines
+from pytest_kernelprof.capture.session import Session, TraceFile, refuse_to_nest
 from pytest_kernelprof.capture.unfinished_work import at_work, left_for_good
+from pytest_kernelprof.device import inventory
 from pytest_kernelprof.device.conditions import Watch, alone, unwatched
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
@@ -53,12 +59,12 @@ from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import HostTimings, Recording
 from pytest_kernelprof.schema.run import Profile, Timeline, Verdict
+from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.device.inventory import Device
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
@@ -115,10 +121,7 @@ def measure(
         CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
-    from pytest_kernelprof.capture.session import refuse_to_nest
-    from pytest_kernelprof.device.inventory import current_device
-
-    device = current_device(plan.device)
+    device = inventory.current_device(plan.device)
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
@@ -149,12 +152,7 @@ def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     """Profile a block once, without warm-up or retry. After the block, the measurement is in the
     list."""
-    from pytest_kernelprof.capture.autotuning import Autotuning
-    from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.trace.correlation import frame_lines
-
-    device = current_device(plan.device)
+    device = inventory.current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
         found: list[Measurement] = []
@@ -365,13 +363,11 @@ class _Run:
         )
 
     def _time(self, step: TimeCalls) -> Shown:
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
-
-        timings = time_calls(
+        timings = unprofiled_rounds.time_calls(
             self.device,
             self._with_progress("timing", step.rounds, step.reason),
             step.rounds,
-            flush=flusher(self.device, wanted=self.plan.flush_l2),
+            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=self.arguments.setup is not None,
             agreement=self.agreement,
         )
@@ -384,14 +380,12 @@ class _Run:
         return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
     def _watch_memory(self, step: WatchMemory) -> Shown:
-        from pytest_kernelprof.capture.unprofiled_rounds import NO_HISTORY, watch_memory
-
         prepare = self._with_progress("watching memory", step.rounds)
-        memory = watch_memory(self.device, prepare, step.rounds, self.agreement)
+        memory = unprofiled_rounds.watch_memory(self.device, prepare, step.rounds, self.agreement)
         if memory is not None:
             self._noted["memory"] = memory
         elif self.device.kind == "cuda":
-            self._noted["memory_why"] = NO_HISTORY
+            self._noted["memory_why"] = unprofiled_rounds.NO_HISTORY
         return Shown(step)
 
     def _ask_verdicts(self, step: Judge) -> Shown:
@@ -405,8 +399,6 @@ class _Run:
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
         """Note which roof limits the call and why."""
-        from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
-
         shaped = sessions.profile_rounds(
             self.device,
             self._prepare,
@@ -463,10 +455,6 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     If that run launched other kernels than the profile, their lines would be guesses and stay
     unknown; so do those of copies and waits.
     """
-    from pytest_kernelprof.capture.line_annotations import annotate_lines
-    from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.trace.correlation import annotated_lines
-
     session = Session(device, stacks=False)
     call = prepare()
     with session, session.round(), annotate_lines(session.names):

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from pytest_kernelprof.analysis.round_events import kernel_rows
+from pytest_kernelprof.analysis.round_events import kernel_rows, timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
+from pytest_kernelprof.capture import operators as dispatcher
+from pytest_kernelprof.capture import torch_profiler, unprofiled_rounds
 from pytest_kernelprof.capture.agreement import ALONE, Agreement
-from pytest_kernelprof.capture.compiled_code import Compilations, WatchedCalls, compilations
+from pytest_kernelprof.capture.compiled_code import (
+    Compilations,
+    WatchedCalls,
+    code_of_graphs,
+    compilations,
+    watch_calls,
+)
+from pytest_kernelprof.capture.session import Session, TraceFile
 from pytest_kernelprof.capture.tensors import describe
-from pytest_kernelprof.errors import IncompleteProfile, TraceError
+from pytest_kernelprof.device import conditions, nvml
+from pytest_kernelprof.device.inventory import Device, synchronize
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.recording import Recording
@@ -24,8 +35,6 @@ from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
     from pytest_kernelprof.capture.autotuning import Autotuning
-    from pytest_kernelprof.capture.session import TraceFile
-    from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Timeline
     from pytest_kernelprof.trace.events import InputsRead
@@ -48,8 +57,6 @@ class Taken:
 
     def timeline(self) -> Timeline:
         """Return the round whose kernels the profile has, event by event."""
-        from pytest_kernelprof.analysis.round_events import timeline_of_round
-
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
 
@@ -57,8 +64,6 @@ def prime(device: Device) -> dict[str, float]:
     """Start the profiler, once in a process; return what the loaded CUPTI costs launches."""
     if device.kind != "cuda":
         return {}
-    from pytest_kernelprof.capture import torch_profiler
-
     return asdict(torch_profiler.prime(device))
 
 
@@ -98,11 +103,8 @@ class OpenSession:
         stacks: bool = False,
         shapes: bool = False,
     ) -> None:
-        from pytest_kernelprof.capture.session import Session
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher
-
         self._device, self._prepare = device, prepare
-        self._flush = flusher(device, wanted=flush_l2)
+        self._flush = unprofiled_rounds.flusher(device, wanted=flush_l2)
         self._session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
         self._open = contextlib.ExitStack()
         self._watched: WatchedCalls | None = None
@@ -117,8 +119,6 @@ class OpenSession:
 
     def take(self, rounds: int, agreement: Agreement = ALONE) -> None:
         """Take so many rounds; ranks begin each together."""
-        from pytest_kernelprof.device.inventory import synchronize
-
         for _ in range(rounds):
             with self._session.setup():
                 call = self._prepare()
@@ -147,8 +147,6 @@ def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCa
     """Watch the calls of compiled code on the CPU, which are not in the trace."""
     if device.kind != "cpu":
         return contextlib.nullcontext()
-    from pytest_kernelprof.capture.compiled_code import watch_calls
-
     return watch_calls()
 
 
@@ -172,9 +170,6 @@ def read(
     Raises:
         IncompleteProfile: it cannot be read.
     """
-    from pytest_kernelprof.device.conditions import no_times
-    from pytest_kernelprof.device.nvml import power_limit_w
-
     try:
         trace = read_trace(file.path, inputs=inputs)
     except TraceError as error:
@@ -185,7 +180,7 @@ def read(
         device=device.name,
         capability=device.capability,
         versions=device.versions,
-        power_limit_w=power_limit_w(device),
+        power_limit_w=nvml.power_limit_w(device),
         nonce=file.nonce,
         rounds=file.rounds,
         round_us=file.round_us,
@@ -198,7 +193,7 @@ def read(
         may_refuse=compiled.may_refuse,
         autotuned=autotuning.benched if autotuning else (),
         replays=None if file.replays is None else tuple(file.replays.seen),
-        no_times={} if device.kind == "cpu" else no_times(device),
+        no_times={} if device.kind == "cpu" else conditions.no_times(device),
     )
     reading = reading_of(replace(trace, recording=recording))
     if device.kind == "cpu":
@@ -209,9 +204,6 @@ def read(
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
     """Ask what only the process that ran the operators knows about them."""
-    from pytest_kernelprof.capture import operators as dispatcher
-    from pytest_kernelprof.capture.compiled_code import code_of_graphs
-
     ops = reading.trace.operators
     inside = reading.round_of_operator != NO_ID
     operators = ops.name[inside & ~ops.annotation].distinct()
@@ -240,11 +232,8 @@ def refuse_blind(device: Device, facts: SessionFacts) -> None:
     """
     if device.kind != "cuda" or facts.activities:
         return
-    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
-    from pytest_kernelprof.errors import ProfilerUnavailable
-
-    if not canary_seen():
-        raise ProfilerUnavailable(why_blind())
+    if not torch_profiler.canary_seen():
+        raise ProfilerUnavailable(torch_profiler.why_blind())
 
 
 # More rounds of a call that has been measured, some now and some later.
@@ -345,11 +334,9 @@ def times_of(taken: Taken) -> tuple[float, ...]:
 
 def why_untimed(device: Device) -> str:
     """Return why kernels cannot be timed on a device; empty if they can."""
-    from pytest_kernelprof.device.conditions import no_times
-
     if device.kind != "cuda":
         return "on the CPU there are no kernels to time"
-    return no_times(device).get(_METRIC, "")
+    return conditions.no_times(device).get(_METRIC, "")
 
 
 def _medians(taken: Taken) -> tuple[float, ...]:
