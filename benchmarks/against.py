@@ -150,10 +150,10 @@ PRETEND = """
 import os, random
 from pkg import work
 from pytest_kernelprof.device import inventory
-from pytest_kernelprof.measure import more_rounds
+from pytest_kernelprof.measure import sessions
 chance, up = random.Random(os.getpid()), []
-more_rounds.why_untimed = lambda device: up.append(1) or ""
-more_rounds.times_of = lambda taken: tuple(
+sessions.why_untimed = lambda device: up.append(1) or ""
+sessions.times_of = lambda taken: tuple(
     50.0 * work.MORE * chance.gauss(1, 0.003) for _ in range(taken.facts.rounds))
 inventory.cuda_is_up = lambda: bool(up)
 """

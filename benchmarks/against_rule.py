@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness import met, place, table
 
-from pytest_kernelprof.schema.comparison import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import Paired, Side, TimedPair
 from pytest_kernelprof.stats import intervals
 
 TESTS = 300
@@ -55,7 +55,7 @@ WORKS = (
 BAD_PAIRS, BAD = 0.05, 0.011
 
 
-def draw_pair(chance: random.Random, work: Work, first: intervals.Side, slower: float) -> TimedPair:
+def draw_pair(chance: random.Random, work: Work, first: Side, slower: float) -> TimedPair:
     """A pair, its turns and its rounds."""
     off = max(BAD, work.pair) if chance.random() < BAD_PAIRS else work.pair
     order = work.order if first == "baseline" else -work.order
@@ -80,7 +80,7 @@ def draw_test(chance: random.Random, work: Work, slower: float, margin: float) -
     """A test, with as many pairs as the rule asks for."""
     taken: list[TimedPair] = []
     while True:
-        first: intervals.Side = "baseline" if len(taken) % 2 else "current"
+        first: Side = "baseline" if len(taken) % 2 else "current"
         taken.append(draw_pair(chance, work, first, slower))
         found = intervals.decide(taken, intervals.margin_for(work.us, margin))
         if found.change is not None:

@@ -27,13 +27,13 @@ PROFILES, EVENTS = 200, 5_000
 MOST_TIMES_THE_FILE = 5.0
 _READ = """
 import json, sys, time
-from pytest_kernelprof import documents
+from pytest_kernelprof.baseline import run_documents
 import pytest_kernelprof.schema.document, pytest_kernelprof.trace.trace_text
 def peak():  # not that of getrusage, which begins with the parent's
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 before, began = peak(), time.process_time()
-read = getattr(documents, sys.argv[2])
+read = getattr(run_documents, sys.argv[2])
 run = read(sys.argv[1])
 print(json.dumps([peak() - before, time.process_time() - began, len(run.tests)]))
 """

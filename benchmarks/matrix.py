@@ -6,7 +6,7 @@
 
 ``noxfile.py`` runs them, each in an environment of its own that goes when it is done. A Python that
 the machine lacks is skipped by name, and in CI an error. The versions are those of
-``pytest_kernelprof/versions.py``; but for what a cell is about, all is as in ``constraints.txt``.
+``pytest_kernelprof/system.py``; but for what a cell is about, all is as in ``constraints.txt``.
 Needs neither nox nor the plugin's dependencies.
 """
 
@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from pytest_kernelprof.versions import TRIED, WITHOUT  # noqa: E402
+from pytest_kernelprof.system import TRIED, WITHOUT  # noqa: E402
 
 PYTHON = "3.11"
 TABLE = ROOT / "benchmarks" / "results" / "cpu-matrix.txt"

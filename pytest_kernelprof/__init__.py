@@ -1,6 +1,6 @@
 """pytest-kernelprof: tests that know how many kernels their code launches.
 
-The public names load on first use, so that importing the package costs nothing.
+The public names load on first use, so that importing the package costs little.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof import clock as _clock  # noqa: F401 (bound before any test runs)
+from pytest_kernelprof import system as _system  # noqa: F401 (bound before any test runs)
 
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile, profile
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    """The version that is installed; of a copy that is only on the path nobody knows it."""
+    """Return the installed version; a copy that is only on the path has none."""
     from importlib import metadata
 
     try:

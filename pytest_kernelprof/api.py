@@ -1,4 +1,4 @@
-"""What users hold in their hands without pytest: ``profile(fn)`` and the ``Profile`` it returns."""
+"""The API without pytest: ``profile(fn)`` and the ``Profile`` that it returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_kernelprof.schema.profile import (
     Wait,
 )
 from pytest_kernelprof.schema.profile import Profile as ProfileRecord
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:
@@ -27,30 +27,29 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.runner import Measurement
-    from pytest_kernelprof.schema.recording import DeviceKind
 
 
 _loaded = [0]
 
 
 def traces_loaded() -> int:
-    """How many traces were loaded in this process so far."""
+    """Return how many traces this process has loaded so far."""
     return _loaded[0]
 
 
 class Profile:
-    """What one measurement recorded. Build one with ``profile(fn)``, the fixture, or
+    """What one measurement recorded. Made by ``profile(fn)``, the fixture, or
     ``Profile.from_trace(path)``.
 
-    Every metric is in ``metrics`` under its name and, but for ``kernels``, an attribute:
-    ``profile.launches``, ``profile.cuda_time``, ... (None where it could not be had;
+    Every metric is in ``metrics`` under its name and, except ``kernels``, an attribute:
+    ``profile.launches``, ``profile.cuda_time``, ... (None if it is not available;
     ``metrics[name].why`` says why). ``kernels`` is the tuple of kernels in launch order and
     ``kernel_count`` their number.
 
     Attributes:
-        record: all of it as one record, which reports are made of.
-        origin: of a trace that was read, whose runtime recorded it (CUDA, ROCm, XPU, ...) and of
-            how many processes and devices it is; None of a measurement of this process.
+        record: the whole profile as one record, from which reports are made.
+        origin: for a trace that was read, the runtime that recorded it (CUDA, ROCm, XPU, ...) and
+            how many processes and devices it has; None for a measurement of this process.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class Profile:
         """Use ``profile(fn)``, the fixture or ``from_trace`` instead.
 
         Args:
-            trace: the file that it was read from. recording: what was noted beside it.
-            keeps: whatever has to live as long as the profile, such as its trace file.
-            origin: what the file is one of.
-            no_kernels: why kernels, copies and waits are kept no more; empty where they are.
-            no_trace: likewise, of the trace file.
-            max_bytes: of the trace file no more than that is unpacked.
+            trace: the trace file. recording: the notes beside it.
+            keeps: an object that must live as long as the profile, such as its trace file.
+            origin: the runtime of the trace file.
+            no_kernels: why kernels, copies and waits were dropped; empty if they were not.
+            no_trace: likewise, for the trace file.
+            max_bytes: the largest size of the trace file when unpacked.
         """
         self.record = record
         self._trace = trace
@@ -86,14 +85,14 @@ class Profile:
 
     @classmethod
     def from_trace(cls, path: str | os.PathLike[str], *, max_bytes: int = 8_000_000_000) -> Profile:
-        """Read a Chrome trace, plain or gzip, of our own or from elsewhere; see ``origin``.
+        """Read a Chrome trace, plain or gzip, of ours or of another tool; see ``origin``.
 
         Args:
-            max_bytes: a file that holds more than that, unpacked, is refused: now, and by
+            max_bytes: refuse a file that is larger when unpacked: now, and in
                 ``kernels_of_rounds`` and ``save_trace``, which read it again.
 
         Raises:
-            TraceError: the file cannot be read as one.
+            TraceError: the file cannot be read as a trace.
         """
         from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
         from pytest_kernelprof.trace.correlation import reading_of
@@ -113,7 +112,7 @@ class Profile:
 
     @classmethod
     def of(cls, measurement: Measurement) -> Profile:
-        """The profile of a measurement, its trace file kept as long as it lives."""
+        """Return the profile of a measurement; it keeps the trace file."""
         file = measurement.file
         return cls(
             measurement.profile, trace=file.path, recording=measurement.recording, keeps=file
@@ -121,7 +120,7 @@ class Profile:
 
     @property
     def label(self) -> str:
-        """Which of a test's profiles this is (a region's name), empty for the only one."""
+        """The name of the profile in its test (a region's name); empty for the only one."""
         return self.record.label
 
     @property
@@ -146,15 +145,15 @@ class Profile:
 
     @property
     def kernel_count(self) -> int:
-        """Number of kernels of one call; the largest where rounds differ."""
+        """Number of kernels of one call; the largest if rounds differ."""
         return self.record.kernel_count
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of one call in launch order: of the round that had most of them.
+        """The kernels of one call in launch order, from the round that had most of them.
 
         Raises:
-            IncompleteProfile: they were dropped, since the test took very many profiles.
+            IncompleteProfile: they were dropped, as the test took very many profiles.
         """
         return self._whole().kernels
 
@@ -165,22 +164,22 @@ class Profile:
 
     @property
     def ranks(self) -> tuple[ProfileRecord, ...]:
-        """The records of all ranks, by number, where the call ran on several; else this one's."""
+        """The records of all ranks, by number, if the call ran on several; else this one's."""
         return self.record.ranks
 
     @property
     def variants(self) -> tuple[tuple[Kernel, ...], ...]:
         """The different sequences of kernels among the rounds, by name and operators; ``kernels``
-        comes first. Nearly always it is the only one."""
+        comes first, and is nearly always the only one."""
         record = self._whole()
         return (record.kernels, *record.variants)
 
     def kernels_of_rounds(self) -> tuple[tuple[Kernel, ...], ...]:
-        """The kernels of each profiled round, in launch order, without source lines: read from the
-        trace again, which takes as long as it is large.
+        """Read the kernels of each profiled round from the trace again, in launch order and without
+        source lines. A large trace takes long.
 
         Raises:
-            IncompleteProfile: the trace was dropped, since the test took very many profiles.
+            IncompleteProfile: the trace was dropped, as the test took very many profiles.
         """
         from dataclasses import replace
 
@@ -198,7 +197,7 @@ class Profile:
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """The waits of the host for the device in one call, in order; on the CPU the reads of a
+        """The waits of the host for the device in one call, in order; on the CPU, the reads of a
         tensor's value that would wait on a GPU."""
         return self._whole().waits
 
@@ -209,7 +208,7 @@ class Profile:
 
     @property
     def bound(self) -> Bound:
-        """What the call is limited by, with the reason in words."""
+        """What limits the call, with the reason in words."""
         return self.record.bound
 
     @property
@@ -219,13 +218,13 @@ class Profile:
 
     @property
     def host_shares(self) -> HostShares | None:
-        """Where the host's time went in the profiled rounds: dispatch, launch calls, waiting. None
+        """How the host spent its time in the profiled rounds: dispatch, launch calls, waiting. None
         on the CPU and for traces without our rounds."""
         return self.record.host_shares
 
     @property
     def conditions(self) -> Conditions:
-        """What the GPU was like while it was timed; nothing known where it was not."""
+        """The state of the GPU while it was timed; unknown if it was not timed."""
         return self.record.conditions
 
     def __getattr__(self, name: str) -> float | None:
@@ -246,18 +245,18 @@ class Profile:
         return f"<Profile {self.label or ''}: {self.kernel_count} kernels, {state}, {place}>"
 
     def table(self, width: int = 100) -> str:
-        """The kernels of one call as a text table: name, operators, source line, time."""
+        """Return the kernels of one call as a text table: name, operators, source line, time."""
         from pytest_kernelprof.report.kernel_tables import kernel_table
         from pytest_kernelprof.report.tables import Style
 
         return "\n".join(kernel_table(self._whole()).lines(Style(width)))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the Chrome trace (gzip if the name ends in ``.gz``), with what we know of it
-        beside the events, so that ``from_trace`` gives this profile back.
+        """Write the Chrome trace (gzip if the name ends in ``.gz``), with our notes beside the
+        events, so that ``from_trace`` returns this profile.
 
         Raises:
-            IncompleteProfile: the trace was dropped, since the test took very many profiles.
+            IncompleteProfile: the trace was dropped, as the test took very many profiles.
             OSError: it cannot be written.
         """
         from pytest_kernelprof.trace.trace_text import write_trace
@@ -282,8 +281,9 @@ _measured_by: list[Callable[[str, Callable[..., Any], Arguments, object], Profil
 def measured_by(
     measures: Callable[[str, Callable[..., Any], Arguments, object], Profile],
 ) -> Iterator[None]:
-    """Have ``profile`` measure like this meanwhile: in a process that a test has started, by what
-    the test asks for. It is given the call in words, the callable, its arguments and the ranks."""
+    """Let ``profile`` measure by this function meanwhile: in a process that a test started, by the
+    options of the test. Its arguments are the call in words, the callable, the callable's arguments
+    and the ranks."""
     _measured_by.append(measures)
     try:
         yield
@@ -304,12 +304,12 @@ def profile(
     Args:
         device: "cuda" or "cpu"; by default "cuda" where there is a usable GPU.
         rounds: profiled rounds, and as many unprofiled ones for host times.
-        ranks: which ranks of ``torch.distributed`` make this call, as a group or as numbers; by
-            default all, where it is initialised.
+        ranks: the ranks of ``torch.distributed`` that make this call, as a group or as numbers; by
+            default all, if it is initialised.
 
     Raises:
-        IncompleteProfile: the profile could not be taken completely, or a rank did not come.
-        MarkerError: ``ranks`` are none, or this rank is not among them.
+        IncompleteProfile: the profile is incomplete, or a rank did not come.
+        MarkerError: ``ranks`` are malformed, or this rank is not one of them.
         CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or coroutine.
         ValueError: ``device`` or ``rounds`` is none of the above.
     """
@@ -328,20 +328,19 @@ def profile(
     from pytest_kernelprof.capture.agreement import agreeing
     from pytest_kernelprof.capture.torch_profiler import held_by
     from pytest_kernelprof.device.inventory import usual_kind
-    from pytest_kernelprof.measure.completeness import require_complete
-    from pytest_kernelprof.measure.policy import EVERYTHING, plan_of
+    from pytest_kernelprof.measure.policy import EVERYTHING, plan_of, require_complete
     from pytest_kernelprof.measure.runner import measure
 
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
     with held_by("pytest_kernelprof.profile"), agreeing(called, group=ranks) as agreement:
-        agreement.gather("profile", None)  # all are there; what follows may take longer on one
+        agreement.gather("profile", None)  # all ranks came; what follows may take longer on one
         _, measurement = measure(fn, plan, Arguments(args, kwargs), agreement=agreement)
     require_complete(measurement.profile)
     return Profile.of(measurement)
 
 
 def refuse_no_callable(fn: object) -> None:
-    """Raise CannotMeasureError unless it can be called."""
+    """Raise CannotMeasureError unless the object can be called."""
     if not callable(fn):
         raise CannotMeasureError(
             f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "

@@ -1,4 +1,7 @@
-"""The exceptions that users may catch or name in ``raises=``."""
+"""The exceptions that users may catch or name in ``raises=``.
+
+A module of its own, though it is short: every room raises them, and it loads nothing but pytest.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its type where it says nothing."""
+    """Return the first line of an error's message; its type if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class KernelprofError(Exception):
-    """Base of the errors that are not verdicts: something kept a number from being had."""
+    """Base of the errors that are not verdicts: something prevented a measurement."""
 
 
 class IncompleteProfile(KernelprofError):  # noqa: N818 (a state, and the design's name)
-    """A profile could not be taken, or was taken and is known not to hold everything."""
+    """A profile could not be taken, or is known to be incomplete."""
 
 
 class ProfilerUnavailable(IncompleteProfile):
@@ -28,15 +31,15 @@ class ProfilerUnavailable(IncompleteProfile):
 
 
 class GpuBusy(IncompleteProfile):
-    """There can be no lock of the GPU to be timed on; the message says why and what to do."""
+    """The GPU could not be locked for timing; the message says why and what to do."""
 
 
 class MarkerError(KernelprofError):
-    """A marker or limit is malformed; the message shows the right form."""
+    """A marker or limit is malformed; the message shows the correct form."""
 
 
 class CannotMeasureError(KernelprofError, TypeError):
-    """What was handed over cannot be measured, or not like this; the message says what can."""
+    """The given object cannot be measured, or not in this way; the message says what can."""
 
 
 class TraceError(KernelprofError):
@@ -48,15 +51,15 @@ class RunFileError(KernelprofError):
 
 
 class SnapshotError(KernelprofError):
-    """A file of snapshots cannot be read or not be written; the message names it, the line, and
-    what to do."""
+    """A file of snapshots cannot be read or written; the message names the file, the line, and what
+    to do."""
 
 
 class LimitExceeded(Failed):
     """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is.
 
     Attributes:
-        place: the line of the test that made the call, where no line of it raises this.
+        place: the line of the test that made the call, if no line of the test raises this.
     """
 
     def __init__(
@@ -67,13 +70,13 @@ class LimitExceeded(Failed):
 
 
 class WrongResult(Failed):
-    """A candidate of a comparison returned another result than the reference, or computed nothing:
-    a failure, as ``pytest.fail.Exception`` is."""
+    """A candidate of a comparison returned another result than the reference, or computed nothing.
+    A failure, as ``pytest.fail.Exception`` is."""
 
 
 class NotJudged(Skipped):
-    """A test is skipped since its limits cannot be judged here; the message begins with the reason
-    in a few words and a colon, for example ``no CUDA device: torch sees none``."""
+    """A test is skipped as its limits cannot be judged here. The message begins with the reason in
+    a few words and a colon, for example ``no CUDA device: torch sees none``."""
 
     @property
     def why(self) -> str:

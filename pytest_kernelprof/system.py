@@ -1,7 +1,9 @@
-"""The system's functions as they are when this is loaded, before a test patches those of ``os``.
+"""What this package stands on: the system's functions and clocks as they are when this is loaded,
+before a test patches them; and the versions of other packages that it is tested with.
 
-Held in a class, and none that looks others up in ``os`` again: tools that replace the clock or the
-file system (freezegun, pyfakefs) search the globals of every module.
+Tools that replace the clock or the file system (freezegun, pyfakefs) search the globals of every
+module, and ``mock.patch`` replaces the names of ``os`` and ``time``. So the functions are held in a
+class, and the clocks in a ``partial``, which costs no Python call. None looks others up again.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import _thread
 import builtins
 import contextlib
+import functools
 import io
 import os
+import re
 import select
 import sys
 import tempfile
@@ -19,11 +23,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+now_ns = functools.partial(time.perf_counter_ns)
+"""Nanoseconds on the clock that durations are measured with."""
+unix_ns = functools.partial(time.time_ns)
+"""Nanoseconds since 1970."""
+sleep = functools.partial(time.sleep)
+"""Wait for so many seconds."""
+
+
+def now_s() -> float:
+    """Seconds on the clock that durations are measured with."""
+    return now_ns() / 1e9
 
 
 def _unknown(*_: int) -> Any:
-    """For what this system does not tell."""
+    """Stand in for a function that this system does not have."""
 
 
 class Real:
@@ -69,8 +85,8 @@ class Real:
 
 @contextlib.contextmanager
 def imports_as_ever() -> Iterator[None]:
-    """Within this, modules are found whatever a test has made of ``import``: our hooks load theirs
-    late, and run before the test's patches are undone."""
+    """Find modules even if a test has patched ``import``: our hooks load theirs late, and run
+    before the patches of a test are undone."""
     patched, builtins.__import__ = builtins.__import__, Real.load
     try:
         yield
@@ -79,8 +95,8 @@ def imports_as_ever() -> Iterator[None]:
 
 
 def _temporary_folder() -> str:
-    """Without having ``tempfile`` remember it: what a conftest says of ``TMPDIR`` later still holds
-    for others."""
+    """Ask without ``tempfile`` remembering the answer: others still see the ``TMPDIR`` that a
+    conftest sets later."""
     before = tempfile.tempdir
     try:
         return tempfile.gettempdir()
@@ -91,4 +107,41 @@ def _temporary_folder() -> str:
 
 
 TEMPORARY_FOLDER = _temporary_folder()
-"""As it was when this was loaded; empty where there was none that could be written to."""
+"""The folder when this was loaded; empty if none could be written to."""
+
+TRIED: dict[str, tuple[str, ...]] = {
+    "python": ("3.10", "3.11", "3.12", "3.13"),
+    "pytest": ("8.4", "9.0", "9.1", "9.2"),
+    "torch": ("2.9", "2.11", "2.13", "2.15"),
+    "numpy": ("1.26", "2.4"),
+    "pytest-benchmark": ("5.2", "5.3"),
+    "pytest-xdist": ("3.8",),
+}
+"""Versions by package, oldest first; each is the newest of its series. ``noxfile.py`` runs the
+suite with each of them, and all else as in ``constraints.txt``."""
+
+WITHOUT = ("pytest-benchmark", "pytest-xdist")
+"""Packages that the suite is also run without."""
+
+
+def newer_than_tried(found: Mapping[str, str]) -> list[str]:
+    """Return a line for each package that is newer than the versions that were tried.
+
+    Args:
+        found: versions by the name of the package; names that are not in ``TRIED`` and versions
+            without two numbers are ignored.
+    """
+    lines = []
+    for name, version in found.items():
+        if name in TRIED:
+            newest = TRIED[name][-1]
+            if series(version) > series(newest):
+                shown = ".".join(map(str, series(version)))
+                lines.append(f"{name} {shown} is newer than what was tried ({newest})")
+    return lines
+
+
+def series(version: str) -> tuple[int, ...]:
+    """Return the first two numbers; what follows them is a repair."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else ()

@@ -1,4 +1,4 @@
-"""Quantities with units: parsing what users write, formatting what they read; text likewise."""
+"""Quantities with units: parse what users write, format what they read; text likewise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BYTES = {
     "mib": 2**20,
     "gib": 2**30,
 }
-# Compiled when the first limit with a unit is read: a run that has none need not wait for it.
+# Compiled when the first limit with a unit is read: a run without one does not wait for it.
 _QUANTITY = r"(?i:\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(\S*)\s*)"
 
 
@@ -78,30 +78,30 @@ def parse_percent(text: str) -> float:
 
 
 def parse_times(value: object) -> float:
-    """How many times as fast: a finite number above zero.
+    """Return a factor, such as a speedup: a finite number above zero.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is something else.
     """
     try:
         number = float(value) if isinstance(value, Real) else 0.0
     except OverflowError:
         number = 0.0
     if isinstance(value, bool) or not 0 < number < math.inf:
-        raise ValueError("expected a number above zero")
+        raise ValueError(f"{value!r}: expected a number above zero")
     return number
 
 
 def whole_number_words(least: int = 1) -> str:
-    """What ``whole_number`` takes, for messages."""
+    """Say what ``whole_number`` takes, for messages."""
     return f"a whole number of {({0: 'zero', 1: 'one'}).get(least, least)} or more"
 
 
 def whole_number(value: object, least: int = 1) -> int:
-    """The value, if it is an int (no bool, no text) of ``least`` or more.
+    """Return the value if it is an int (no bool, no text) of ``least`` or more.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"expected {whole_number_words(least)}")
@@ -141,8 +141,8 @@ def format_bytes(count: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Text in one line that does nothing to a terminal: what has no glyph (control sequences, line
-    ends, marks that turn the direction of writing) becomes its escape."""
+    """Make text safe for one line of a terminal: what has no glyph (control sequences, line ends,
+    marks that change the direction of writing) becomes its escape."""
     if text.isprintable():
         return text
     return "".join(
@@ -151,7 +151,7 @@ def printable(text: str) -> str:
 
 
 def name_of(called: object) -> str:
-    """What a callable is called, in one line; its type where it has no name."""
+    """Return the name of a callable in one line; its type if it has no name."""
     return printable(str(getattr(called, "__name__", None) or type(called).__name__))
 
 

@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.document import Test
 from pytest_kernelprof.schema.profile import Profile
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_s
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.measure.sessions import Series
 
 RoundStep = Literal["open", "take", "close", "leave"]
 """A step of taking rounds of a call: "open" a profiler session, "take" rounds now, "close" the

@@ -21,9 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_kernelprof.clock import sleep
 from pytest_kernelprof.device.file_lock import FileLock
-from pytest_kernelprof.system import TEMPORARY_FOLDER
+from pytest_kernelprof.system import TEMPORARY_FOLDER, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

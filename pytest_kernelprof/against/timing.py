@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.against.schedule import BringsUp
     from pytest_kernelprof.against.worker import Answer, Process, Reference
     from pytest_kernelprof.device.conditions import Watch
-    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.measure.sessions import Series
     from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.environment import Conditions
 

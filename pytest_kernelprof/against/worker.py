@@ -40,9 +40,9 @@ from pytest_kernelprof.against.protocol import (
 from pytest_kernelprof.against.revision import local_variables, without
 from pytest_kernelprof.against.schedule import ContextOrder, StartStep
 from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, watched
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.usage_lock import tell_children
+from pytest_kernelprof.system import now_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Environment

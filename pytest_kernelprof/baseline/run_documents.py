@@ -1,4 +1,4 @@
-"""Run documents: which profiles two runs have, how each compares, and several as one."""
+"""Run documents: read from files, compared profile by profile, and several as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from pytest_kernelprof.comparison.comparability import (
@@ -16,11 +17,14 @@ from pytest_kernelprof.comparison.comparability import (
 )
 from pytest_kernelprof.comparison.judge import judge, lost_words, status_of, verdict_of
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
+from pytest_kernelprof.errors import RunFileError, TraceError
+from pytest_kernelprof.schema.codec import decode
 from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison
-from pytest_kernelprof.schema.document import Run, Test, bounded
+from pytest_kernelprof.schema.document import Document, Outline, Run, Test, bounded, unpack
 from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.profile import Metric, Profile
+from pytest_kernelprof.trace.trace_text import whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -349,3 +353,39 @@ def _in_all(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 def _in_any(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for several in lists for one in several))
+
+
+# Files.
+
+_EXPECTED = "a run document, as pytest --kernelprof-json=PATH writes it"
+_MOST_BYTES = 2 * 10**9
+
+
+def read_run(path: str) -> Run:
+    """Read a run document, plain or gzip, without its timelines.
+
+    Raises:
+        RunFileError: it cannot be read, or is no run document.
+    """
+    return _read(path, Outline)
+
+
+def read_whole_run(path: str) -> Run:
+    """Read it with timelines, which take several times the memory of all else.
+
+    Raises:
+        RunFileError: as ``read_run``.
+    """
+    return _read(path, Document)
+
+
+def _read(path: str, kind: type[Outline]) -> Run:
+    try:
+        with whole(path, _MOST_BYTES, _EXPECTED) as data:
+            if b'"traceEvents"' in data[:10_000] or b'"schemaVersion"' in data[:200]:
+                raise ValueError("it looks like a Chrome trace, which kernelprof diff compares")
+            return unpack(decode(data, kind))
+    except TraceError as error:
+        raise RunFileError(str(error)) from None
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise RunFileError(f"{path}: {error}; expected {_EXPECTED}") from None

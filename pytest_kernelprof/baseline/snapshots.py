@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.comparison.comparability import differences, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_pairing import STEP
@@ -38,7 +37,7 @@ from pytest_kernelprof.schema.comparison import (
     ProfileComparison,
 )
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, unix_ns
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:

@@ -31,13 +31,12 @@ from pytest_kernelprof.capture.rendezvous import (
     run_key,
 )
 from pytest_kernelprof.capture.watchdog import Watchdog, abort, shorter_waits
-from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.allocation import lock_all
 from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
 from pytest_kernelprof.device.procfs import host_of_processes, started_at
 from pytest_kernelprof.device.usage_lock import NotFree, at_rest, gpu_lock
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, first_line
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_s, sleep
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

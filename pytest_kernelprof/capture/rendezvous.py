@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from pytest_kernelprof.clock import now_ns, now_s, sleep
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.system import now_ns, now_s, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

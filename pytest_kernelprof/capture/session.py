@@ -20,7 +20,6 @@ from pytest_kernelprof.capture.unfinished_work import (
     forks_since,
     left_at_work,
 )
-from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
     Device,
     bound,
@@ -31,7 +30,7 @@ from pytest_kernelprof.device.inventory import (
 )
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.schema.recording import ChildProcesses, OwnNames
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

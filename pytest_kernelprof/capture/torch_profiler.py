@@ -18,12 +18,11 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.bindings import as_made, without_modes
 from pytest_kernelprof.device.inventory import Device, bound, load_torch
 from pytest_kernelprof.device.procfs import mapped_files, permissions, tools_of
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.clock import now_ns, sleep
 from pytest_kernelprof.device import procfs
 from pytest_kernelprof.device.nvml import Unknown, gpu_of
 from pytest_kernelprof.device.procfs import is_runnable
 from pytest_kernelprof.schema.recording import ChildProcesses
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_ns, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

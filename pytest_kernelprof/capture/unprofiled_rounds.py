@@ -9,10 +9,10 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.bindings import as_made, without_modes
 from pytest_kernelprof.device.inventory import Device, devices_in_use, load_torch, synchronize
 from pytest_kernelprof.schema.recording import HostTimings, MemoryUse
+from pytest_kernelprof.system import now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.rendezvous import SETTLE_S
-from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,26 +1,24 @@
-"""``kernelprof doctor``: what it finds on this machine, what each fact means for counts, and its
-remedy."""
+"""``kernelprof doctor``: problems of this machine, what each means for counts, and its remedy."""
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_kernelprof.cli.machine_checks import Machine, examine_machine
 from pytest_kernelprof.device.procfs import tools_of
+from pytest_kernelprof.system import newer_than_tried, series
 from pytest_kernelprof.units import format_bytes
-from pytest_kernelprof.versions import newer_than_tried
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from pytest_kernelprof.cli.machine_checks import Machine
 
 State = Literal["ok", "warn", "fail", "unknown"]
-Told = tuple[State, str] | tuple[State, str, str]
-"""Of a finding: its state, its text, its remedy."""
+Found = tuple[State, str] | tuple[State, str, str]
+"""The state, text and remedy of a finding."""
 
 _LITTLE_SPACE = 200_000_000
 
@@ -44,12 +42,12 @@ _BAD_TIMES, _GOOD_TIMES, _GOOD_GRAPHS = 24, 130_100, 130_101
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what was looked at, for example "CUPTI".
-        state: "ok"; "warn", where counts can be had but something may disturb; "fail", where they
-            cannot; "unknown", where nobody answered.
+        name: what was checked, for example "CUPTI".
+        state: "ok"; "warn" if something may disturb measurements; "fail" if counts are not
+            possible; "unknown" if there was no answer.
         text: what was found.
         remedy: what to do; empty for "ok".
     """
@@ -60,14 +58,8 @@ class Finding:
     remedy: str = ""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The command takes none."""
-
-
 def run(_: argparse.Namespace) -> int:
-    """Print the findings; 1 if counts could not be had, else 0."""
-    from pytest_kernelprof.cli.machine_checks import examine_machine
-
+    """Print the findings; return 1 if counts are not possible, else 0."""
     if sys.stderr.isatty():
         words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."
         print(words, file=sys.stderr, flush=True)
@@ -77,7 +69,7 @@ def run(_: argparse.Namespace) -> int:
 
 
 def lines_of(findings: list[Finding]) -> list[str]:
-    """A line for each finding, and one for its remedy where there is something to do."""
+    """Return a line for each finding, and one for its remedy, if any."""
     wide = max(len(finding.name) for finding in findings)
     lines = []
     for finding in findings:
@@ -88,8 +80,8 @@ def lines_of(findings: list[Finding]) -> list[str]:
 
 
 def diagnose(machine: Machine) -> list[Finding]:
-    """A finding for each thing that the doctor looks at, most basic first."""
-    looks: dict[str, Callable[[Machine], Told | None]] = {
+    """Return the finding of each check, most basic first."""
+    checks: dict[str, Callable[[Machine], Found | None]] = {
         "torch": _torch,
         "GPU": _gpu,
         "MIG": _division,
@@ -105,16 +97,16 @@ def diagnose(machine: Machine) -> list[Finding]:
         "pytest": _pytest,
         "temporary files": _temp_folder,
     }
-    told = ((name, look(machine)) for name, look in looks.items())
-    return [Finding(name, *one) for name, one in told if one is not None]
+    found = ((name, check(machine)) for name, check in checks.items())
+    return [Finding(name, *one) for name, one in found if one is not None]
 
 
 def has_failure(findings: Iterable[Finding]) -> bool:
-    """Whether counts cannot be had."""
+    """Whether counts are not possible."""
     return any(finding.state == "fail" for finding in findings)
 
 
-def _torch(machine: Machine) -> Told:
+def _torch(machine: Machine) -> Found:
     torch = machine.torch
     if torch.error:
         return ("fail", torch.error, "install a torch that works in this environment")
@@ -127,7 +119,7 @@ def _torch(machine: Machine) -> Told:
     return "ok", text
 
 
-def _gpu(machine: Machine) -> Told | None:
+def _gpu(machine: Machine) -> Found | None:
     torch = machine.torch
     if torch.error:
         return None
@@ -157,8 +149,8 @@ def _gpu(machine: Machine) -> Told | None:
     )
 
 
-def _division(machine: Machine) -> Told | None:
-    """Divided GPUs: profiling works inside an instance of its own, neighbours disturb times."""
+def _division(machine: Machine) -> Found | None:
+    """Divided GPUs: profiling works inside an instance, neighbours disturb times."""
     divided = any(machine.nvml.mig) or any(" MIG " in gpu for gpu in machine.torch.gpus)
     if not machine.torch.gpus or not divided:
         return None
@@ -169,7 +161,7 @@ def _division(machine: Machine) -> Told | None:
     )
 
 
-def _cupti(machine: Machine) -> Told | None:
+def _cupti(machine: Machine) -> Found | None:
     torch = machine.torch
     if torch.error or torch.why_no_gpu or torch.hip:
         return None
@@ -201,7 +193,7 @@ def _cupti(machine: Machine) -> Told | None:
 
 
 def cupti_release(version: int) -> str:
-    """The CUDA release of a CUPTI API version: 24 is "12.6", 130001 is "13.0 Update 1"."""
+    """Return the CUDA release of a CUPTI API version: 24 is "12.6", 130001 is "13.0 Update 1"."""
     if version >= 130_000:
         update = f" Update {version % 100}" if version % 100 else ""
         return f"{version // 10_000}.{version // 100 % 100}{update}"
@@ -209,7 +201,7 @@ def cupti_release(version: int) -> str:
     return known or ("11.8 or older" if version < 19 else f"unknown (API version {version})")
 
 
-def _permission(machine: Machine) -> Told | None:
+def _permission(machine: Machine) -> Found | None:
     if not machine.driver:
         return None
     if machine.permissions.admin_only is None:
@@ -232,8 +224,8 @@ def _permission(machine: Machine) -> Told | None:
     )
 
 
-def _subscribers(machine: Machine) -> Told:
-    """CUPTI serves one subscriber a process. DCGM's profiling shows nowhere in the process."""
+def _subscribers(machine: Machine) -> Found:
+    """CUPTI serves one subscriber per process. DCGM's profiling cannot be seen in the process."""
     tools = tools_of(machine.environment)
     tools += [f"the loaded library {name}" for name in machine.injected]
     if tools:
@@ -245,7 +237,7 @@ def _subscribers(machine: Machine) -> Told:
     return "ok", "none seen in this process (DCGM profiling cannot be seen)"
 
 
-def _kineto(machine: Machine) -> Told:
+def _kineto(machine: Machine) -> Found:
     set_here = {
         name: value
         for name, value in machine.environment.items()
@@ -268,7 +260,7 @@ def _kineto(machine: Machine) -> Told:
     return "ok", shown or "no settings in the environment"
 
 
-def _host_settings(machine: Machine) -> Told | None:
+def _host_settings(machine: Machine) -> Found | None:
     """Variables that change what is measured."""
     environment = machine.environment
     if environment.get("TRITON_INTERPRET", "0") not in ("", "0"):
@@ -286,7 +278,7 @@ def _host_settings(machine: Machine) -> Told | None:
     return None
 
 
-def _canary(machine: Machine) -> Told | None:
+def _canary(machine: Machine) -> Found | None:
     canary = machine.canary
     if canary.state == "no gpu":
         return None
@@ -301,7 +293,7 @@ def _canary(machine: Machine) -> Told | None:
     )
 
 
-def _cpu_first(machine: Machine) -> Told | None:
+def _cpu_first(machine: Machine) -> Found | None:
     after = machine.canary_after_cpu
     if after is None or machine.canary.state != "seen":
         return None
@@ -317,7 +309,7 @@ def _cpu_first(machine: Machine) -> Told | None:
     )
 
 
-def _nvml(machine: Machine) -> Told | None:
+def _nvml(machine: Machine) -> Found | None:
     if not machine.driver and not machine.torch.gpus:
         return None
     if not machine.nvml.error:
@@ -329,16 +321,16 @@ def _nvml(machine: Machine) -> Told | None:
     )
 
 
-def _triton(machine: Machine) -> Told:
+def _triton(machine: Machine) -> Found:
     version = machine.packages.get("triton")
     return "ok", version or "not installed; only code that uses it needs it"
 
 
-def _pytest(machine: Machine) -> Told:
+def _pytest(machine: Machine) -> Found:
     """Pairs of pytest and pytest-benchmark that are known to break."""
     ours, bench = machine.packages.get("pytest", ""), machine.packages.get("pytest-benchmark", "")
     text = f"{ours or 'version unknown'}, pytest-benchmark {bench or 'not installed'}"
-    if bench and _number(bench) < (5, 3) and _number(ours) >= (9, 2):
+    if bench and series(bench) < (5, 3) and series(ours) >= (9, 2):
         return (
             "warn",
             f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2",
@@ -350,11 +342,7 @@ def _pytest(machine: Machine) -> Told:
     return "ok" if ours else "unknown", text, "" if ours else "reinstall pytest"
 
 
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _temp_folder(machine: Machine) -> Told:
+def _temp_folder(machine: Machine) -> Found:
     if machine.temp_error:
         return (
             "fail",

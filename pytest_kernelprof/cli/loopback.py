@@ -1,4 +1,4 @@
-"""One trace file over HTTP on the loopback interface, for one page to read once."""
+"""Serve one trace file over HTTP on the loopback interface, for one page to read once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import shutil
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
     from typing_extensions import Self
 
 READER = "https://ui.perfetto.dev"
-"""The one page that browsers let read it."""
+"""The only page that browsers allow to read it."""
 HOST = "127.0.0.1"
 _PATIENCE_S = 30
 _LONGEST_NAME = 100
@@ -26,23 +25,23 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class OneFile(ThreadingHTTPServer):
-    """Serves a file under an address that nobody guesses, and knows when it was read.
+    """Serves a file under an address that cannot be guessed, and knows when it was read.
 
-    Whatever is asked for beside it does not exist: another path, another method, another host's
-    name (a name that was pointed here, by which foreign pages would read it), another page.
+    Every other request gets "not found": another path, method or page, and another host name (one
+    that points here, by which foreign pages could read the file).
 
     Attributes:
-        read: set once the file was read to its end.
-        address: where it is, for the page that reads it.
+        read: set when the file was read to its end.
+        address: the address of the file, for the page that reads it.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is not available.
     """
 
-    daemon_threads = True  # who stops reading half-way keeps nobody from ending
+    daemon_threads = True  # a reader that stops half-way does not block the end
 
     def __init__(self, file: Path, port: int) -> None:
-        """Args: port: 0 for any that is free."""
+        """Args: port: 0 for any free one."""
         super().__init__((HOST, port), _Request)
         self.file = file
         self.read = threading.Event()
@@ -53,25 +52,25 @@ class OneFile(ThreadingHTTPServer):
 
     @property
     def link(self) -> str:
-        """The page, told what to open."""
+        """The address of the page that opens the file."""
         return f"{READER}/#!/?url={self.address}"
 
     def __enter__(self) -> Self:
-        """Serve, on a thread of its own."""
+        """Serve on a thread of its own."""
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End that."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
 
     def was_read(self, within_s: float) -> bool:
-        """Whether it was, as soon as it is."""
+        """Wait until the file was read; whether it was."""
         return self.read.wait(within_s)
 
     def handle_error(self, *_: object, **__: object) -> None:
-        """A reader that goes away is no error of ours."""
+        """Ignore it: the reader went away."""
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -80,7 +79,7 @@ class _Request(BaseHTTPRequestHandler):
     server_version, sys_version = "kernelprof", ""
 
     def do_GET(self) -> None:
-        """The file."""
+        """Send the file."""
         if self._is_known():
             with self.server.file.open("rb") as file:
                 size = self._begin(file)
@@ -90,13 +89,13 @@ class _Request(BaseHTTPRequestHandler):
                     self.server.read.set()
 
     def do_HEAD(self) -> None:
-        """Its size."""
+        """Send its size."""
         if self._is_known():
             with self.server.file.open("rb") as file:
                 self._begin(file)
 
     def do_OPTIONS(self) -> None:
-        """That the page may read it, which browsers may ask for before it does."""
+        """Allow the page to read it; browsers may ask before."""
         if self._is_known():
             self.send_response(HTTPStatus.NO_CONTENT)
             self._allow()
@@ -105,13 +104,13 @@ class _Request(BaseHTTPRequestHandler):
             self.end_headers()
 
     def send_error(self, *_: object, **__: object) -> None:
-        """Of all that is wrong: it is not there, whatever it is."""
+        """Say "not found", whatever is wrong."""
         self.send_response(HTTPStatus.NOT_FOUND)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_: object, **__: object) -> None:
-        """Requests are nothing that the terminal is to be full of."""
+        """Log nothing: requests would fill the terminal."""
 
     def _is_known(self) -> bool:
         known = (
@@ -139,6 +138,6 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def plain_name(name: str) -> str:
-    """A file's name as an address holds it without escapes: its end, and nothing but letters,
-    digits, dots and dashes."""
+    """Return the end of a file's name as letters, digits, dots and dashes, which an address holds
+    without escapes."""
     return _NOT_PLAIN.sub("_", name)[-_LONGEST_NAME:]

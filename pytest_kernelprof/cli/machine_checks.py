@@ -1,7 +1,7 @@
-"""The doctor's checks: it asks for driver, permissions, environment, torch, CUPTI and a canary.
+"""What the doctor examines: driver, permissions, environment, torch, CUPTI, and a canary kernel.
 
-Whatever loads torch or CUPTI is asked in a process of its own, with a time limit: a crash or a
-hang of theirs is an answer too.
+What loads torch or CUPTI runs in a process of its own, with a time limit: its crash or hang is an
+answer, too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
+from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
 from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
 from pytest_kernelprof.device.procfs import (
     Permissions,
@@ -52,16 +54,16 @@ _UNKNOWN = Permissions()
 
 @dataclass(frozen=True, slots=True)
 class TorchFacts:
-    """What torch says, asked in a process of its own.
+    """What torch says in a process of its own.
 
     Attributes:
         error: why torch could not be imported or asked; the other fields are empty then.
         version, cuda, hip: versions; ``cuda`` and ``hip`` are empty for other builds.
-        why_no_gpu: why torch has no usable GPU; empty where it has one.
+        why_no_gpu: why torch has no usable GPU; empty if it has one.
         gpus: name and capability of each visible GPU, for example "NVIDIA H200, sm_90".
         cuda_activity: whether this build can record the device at all.
-        cupti_path: the CUPTI library that torch loads; empty where none was found.
-        cupti_version: what ``cuptiGetVersion`` answers; 0 where it could not be asked.
+        cupti_path: the CUPTI library that torch loads; empty if none was found.
+        cupti_version: what ``cuptiGetVersion`` returns; 0 if it could not be called.
     """
 
     error: str = ""
@@ -77,7 +79,7 @@ class TorchFacts:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """Whether the profiler saw a kernel that was certainly launched, and if not, why."""
+    """Whether the profiler saw a kernel that was launched for it, and if not, why."""
 
     state: CanaryState
     text: str = ""
@@ -85,18 +87,18 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All that the doctor looks at.
+    """All that the doctor examines.
 
     Attributes:
-        packages: versions of installed packages by name; those that are missing are left out.
-        driver: version of the NVIDIA driver; empty where none is loaded.
+        packages: versions of installed packages by name, without those that are missing.
+        driver: version of the NVIDIA driver; empty if none is loaded.
         permissions: who may profile, and whether this process may.
         environment: the environment variables that matter to CUDA, CUPTI and Kineto.
         injected: profiling libraries that are loaded into this process.
-        canary: a canary kernel under a CPU and CUDA profile, in a fresh process.
-        canary_after_cpu: the same where a CPU-only profile went first; None if not tried.
+        canary: a canary kernel under a CPU and CUDA profile, in a new process.
+        canary_after_cpu: the same after a CPU-only profile; None if not tried.
         temp_folder, temp_error: where traces are written, and why they cannot be (or empty).
-        temp_free_bytes: free space there; None where unknown.
+        temp_free_bytes: free space there; None if unknown.
     """
 
     torch: TorchFacts
@@ -114,7 +116,7 @@ class Machine:
 
 
 def examine_machine() -> Machine:
-    """Ask everything; what cannot be asked says so in its place. Takes up to half a minute."""
+    """Examine everything; what cannot be examined says so. Takes up to half a minute."""
     torch = _torch_facts()
     has_gpu = bool(torch.version) and not torch.why_no_gpu
     nvml = nvml_facts()
@@ -136,7 +138,7 @@ def examine_machine() -> Machine:
 
 
 def _environment() -> dict[str, str]:
-    """The variables that matter; bytes that are no text become escapes that can be printed."""
+    """Return the variables that matter; bytes that are no text become printable escapes."""
     return {
         name: value.encode(errors="backslashreplace").decode()
         for name, value in sorted(os.environ.items())
@@ -145,7 +147,7 @@ def _environment() -> dict[str, str]:
 
 
 def driver_version(text: str) -> str:
-    """The version in ``/proc/driver/nvidia/version``; empty where there is none."""
+    """Return the version in ``/proc/driver/nvidia/version``; empty if there is none."""
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return match[1] if match else ""
 
@@ -159,7 +161,7 @@ def _packages() -> dict[str, str]:
 
 
 def _temp_folder() -> tuple[str, str, int | None]:
-    """The folder for traces, why it cannot be written to (or nothing), and its free bytes."""
+    """Return the folder for traces, why it cannot be written to (or empty), and its free bytes."""
     try:
         folder = tempfile.gettempdir()
         with tempfile.TemporaryFile(prefix="kernelprof-") as file:
@@ -185,7 +187,7 @@ def _canary(question: Question) -> Canary:
 
 
 def _ask(question: Question) -> dict[str, Any] | str:
-    """The answer of a fresh process, or why there was none."""
+    """Return the answer of a new process, or why there was none."""
     try:
         done = run_fresh(
             f"from pytest_kernelprof.cli.machine_checks import answer; answer({question!r})",
@@ -193,15 +195,15 @@ def _ask(question: Question) -> dict[str, Any] | str:
         )
     except NotFinished as error:
         return str(error)
-    lines = [line for line in done.output.splitlines() if line.startswith(_ANSWER)]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     if lines:
         found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
         return found
-    return f"the process ended with status {done.status}: {done.last_words}"
+    return f"the process ended with status {done.returncode}: {last_words(done)}"
 
 
 def answer(question: Question) -> None:
-    """Answer one question on standard output; runs in the process that ``examine_machine`` starts.
+    """Print the answer to one question; runs in the process that ``examine_machine`` starts.
 
     Raises:
         ProfilerUnavailable: torch cannot be imported.
@@ -215,8 +217,6 @@ def answer(question: Question) -> None:
 
 
 def _ask_torch() -> TorchFacts:
-    from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
-
     try:
         torch = load_torch()
     except ProfilerUnavailable as error:
@@ -244,8 +244,8 @@ def _gpus(torch: Any) -> tuple[str, ...]:
 
 
 def _cupti(torch: Any) -> tuple[str, int]:
-    """Path and version of the CUPTI library: the one that torch has loaded, else the one that lies
-    beside it."""
+    """Return path and version of the CUPTI library: the one that torch loaded, else the one beside
+    it."""
     torch.cuda.init()
     loaded = [path for path in mapped_files() if "libcupti.so" in path]
     folder = Path(torch.__file__).parent
@@ -265,51 +265,33 @@ def _cupti(torch: Any) -> tuple[str, int]:
 
 
 def _try_canary() -> Canary:
-    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
-
     return Canary("seen") if canary_seen() else Canary("blind", why_blind())
 
 
 def _try_canary_after_cpu() -> Canary:
-    """What a CPU-only profile that runs first does to the canary (pytorch #186036)."""
-    from pytest_kernelprof.device.inventory import load_torch
-
+    """Try the canary after a CPU-only profile (pytorch #186036)."""
     torch = load_torch()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1).add_(1)
     return _try_canary()
 
 
-# Python code in a fresh process that can import this package.
+# Python code in a new process that can import this package.
 
 
 class NotFinished(Exception):  # noqa: N818 (what happened, not an error of ours)
-    """The process did not start, or had no answer in time; the message says which."""
+    """The process did not start, or did not answer in time; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A process that ended by itself.
-
-    Attributes:
-        status: its exit status. output: its standard output.
-        last_words: the last line of its standard error, which says why it died.
-    """
-
-    status: int
-    output: str
-    last_words: str
-
-
-def run_fresh(code: str, timeout_s: float) -> Finished:
-    """Run Python code in a process of its own, without standard input, for so long at most.
+def run_fresh(code: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a new process without standard input.
 
     Raises:
-        NotFinished: it was not over in time and was ended, or could not be started.
+        NotFinished: it did not end in time and was killed, or could not be started.
     """
     root = str(Path(__file__).parents[2])
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", f"import sys; sys.path.append({root!r}); {code}"],
             capture_output=True,
             text=True,
@@ -321,5 +303,8 @@ def run_fresh(code: str, timeout_s: float) -> Finished:
         raise NotFinished(f"no answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise NotFinished(f"no process could be started: {error}") from error
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return Finished(done.returncode, done.stdout, last)
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the last line of a process's standard error, which says why it failed."""
+    return (done.stderr.strip().splitlines() or ["no message"])[-1]

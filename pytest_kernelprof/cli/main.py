@@ -1,17 +1,19 @@
-"""The command ``kernelprof``: one table of its subcommands, the parser, and exit statuses."""
+"""The command ``kernelprof``: one table of its subcommands and their options, and exit statuses."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any, NamedTuple
 
-from pytest_kernelprof.cli import doctor, noise, run_commands, trace_commands
 from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.units import printable
+from pytest_kernelprof.units import parse_bytes, parse_duration, printable
 
 _DESCRIPTION = "Read recorded traces and runs, and check this machine, without pytest."
 _EXAMPLES = """\
@@ -26,72 +28,231 @@ examples:
 kernelprof COMMAND --help describes a command."""
 
 
+AddOption = Callable[[argparse.ArgumentParser], object]
+
+
 class Command(NamedTuple):
-    """A subcommand: how it is described, its options, and what runs it."""
+    """A subcommand: how it is described, its options, and the function of this room that runs it,
+    whose module is loaded only then."""
 
     help: str
     example: str
     status: str
-    add_options: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: str
+    options: tuple[AddOption, ...] = ()
 
+
+def _option(
+    flags: str, words: str, *, parse: Callable[[str], object] | None = None, **form: Any
+) -> AddOption:
+    """Return what adds an option or an argument to a parser, by ``add_argument``.
+
+    Args:
+        flags: its names, separated by spaces. words: its help.
+        parse: returns the value of a text; raises ValueError if it has none.
+    """
+
+    def value(text: str) -> object:
+        try:
+            return parse(text) if parse else text
+        except ValueError as error:
+            raise KernelprofError(f"{flags}: {error}") from None
+
+    form |= {"type": value} if parse else {}
+    return methodcaller("add_argument", *flags.split(), help=words, **form)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """What parses a whole number that is not less than this."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise ValueError(f"got {text!r}; expected a whole number of {least} or more")
+        return int(text)
+
+    return parse
+
+
+_flag = functools.partial(_option, action="store_true")
+_MAX_SIZE = _option(
+    "--max-size",
+    "refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
+    parse=parse_bytes,
+    default="8 GB",
+    metavar="SIZE",
+)
 
 COMMANDS = {
     "show": Command(
         "print the kernels of a trace, or compare the traces of ranks",
         "show trace.json.gz --top=10",
         "0 if the trace is complete, 1 if it is not, 2 for an error",
-        trace_commands.add_show_options,
-        trace_commands.show,
+        "trace_commands.show",
+        (
+            _option(
+                "traces",
+                "a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for "
+                "ranks",
+                nargs="+",
+                metavar="TRACE",
+            ),
+            _option(
+                "--sort",
+                "sort the kernels' names by this column, or list each kernel in launch order "
+                "(order). Default: launch order up to 50 kernels, else total time",
+                choices=("name", "calls", "each", "total", "order"),
+            ),
+            _option("--top", "print N rows", parse=_at_least(1), metavar="N"),
+            _flag("--all", "print every row, without folding"),
+            _flag("--operators", "print the operators of one round as a tree"),
+            _flag("--json", "print the profile as JSON"),
+            _MAX_SIZE,
+        ),
     ),
     "open": Command(
         "open a trace in Perfetto, in the browser",
         "open trace.json.gz",
         "0 if the trace was read, 1 if not, 2 for an error",
-        trace_commands.add_open_options,
-        trace_commands.open_in_perfetto,
+        "trace_commands.open_in_perfetto",
+        (
+            _option("trace", "a Chrome trace of torch.profiler; no other machine gets it"),
+            _flag("--no-browser", "print the address and open nothing"),
+            _option(
+                "--timeout",
+                "stop if nothing has read it after TIME (default: %(default)s)",
+                parse=parse_duration,
+                default="5min",
+                metavar="TIME",
+            ),
+            _MAX_SIZE,
+        ),
     ),
     "diff": Command(
         "show what changed between two traces",
         "diff old.json.gz new.json.gz",
         "0 also if they differ, 2 for a trace that cannot be read",
-        trace_commands.add_diff_options,
-        trace_commands.diff,
+        "trace_commands.diff",
+        (
+            _option(
+                "old",
+                "a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per "
+                "rank",
+            ),
+            _option("new", "the trace or folder to compare with it"),
+            _flag("--json", "print the comparison as JSON"),
+            _option(
+                "--lines",
+                "print at most N rows; if there are more, only the changes (default: %(default)s)",
+                parse=_at_least(0),
+                default=40,
+                metavar="N",
+            ),
+            _MAX_SIZE,
+        ),
     ),
     "compare": Command(
         "compare a run with earlier runs",
         "compare main.json today.json --fail-on=cuda_time:5%",
         "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error",
-        run_commands.add_compare_options,
-        run_commands.compare,
+        "run_commands.compare",
+        (
+            _option("runs", "earlier runs, then the new one", nargs="+", metavar="RUN.json"),
+            _option(
+                "--fail-on",
+                "fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
+                "repeated (default: any higher count fails)",
+                action="append",
+                default=[],
+                metavar="METRIC:MARGIN",
+            ),
+            _option(
+                "--format",
+                "print in this format (default: text)",
+                choices=("text", "markdown", "json"),
+                default="text",
+            ),
+        ),
     ),
     "report": Command(
         "report a recorded run again, as text or in other formats",
         "report run.json --html=run.html",
         "0 if it was reported, 2 for an error",
-        run_commands.add_report_options,
-        run_commands.report,
+        "run_commands.report",
+        (
+            _option(
+                "runs",
+                "run documents; several are reported as one run",
+                nargs="+",
+                metavar="RUN.json",
+            ),
+            _option("--html", "write the results as a page for a browser", metavar="PATH"),
+            _option(
+                "--markdown", "write the results as Markdown, for a pull request", metavar="PATH"
+            ),
+            _option(
+                "--benchmark-json", "write the times as pytest-benchmark's JSON", metavar="PATH"
+            ),
+            _flag(
+                "--github",
+                "add the results to the step summary and annotate lines (in GitHub Actions)",
+            ),
+            _option(
+                "-v --verbose", "list every profile; -vv also kernels", action="count", default=0
+            ),
+        ),
     ),
     "update": Command(
         "write kernel snapshots from a run document",
         "update run.json",
         "0 if all snapshots were written, 1 if one was not, 2 for an error",
-        run_commands.add_update_options,
-        run_commands.update_snapshots,
+        "run_commands.update_snapshots",
+        (
+            _option("run_document", "made by pytest --kernelprof-json", metavar="RUN.json"),
+            _option(
+                "--root",
+                "the root folder of the tests (default: the current folder)",
+                default=".",
+                metavar="DIR",
+            ),
+            _flag("--new", "add entries only; change none"),
+        ),
     ),
     "doctor": Command(
         "find problems that prevent or distort measurements, with remedies",
         "doctor",
         "0 if measurements are possible, 1 if they are not",
-        doctor.add_options,
-        doctor.run,
+        "doctor.run",
     ),
     "noise": Command(
         "measure how much times vary on this machine, and print margins for limits",
         "noise --processes=5",
         "0 if it measured, 2 for an error",
-        noise.add_options,
-        noise.run,
+        "noise.run",
+        (
+            _option(
+                "--rounds",
+                "take N rounds of each workload in each process (default: 48)",
+                parse=_at_least(2),
+                default=48,
+                metavar="N",
+            ),
+            _option(
+                "--processes",
+                "compare N new processes (default: 3; more give smaller margins); 1 measures in "
+                "this process and gives no margins",
+                parse=_at_least(1),
+                default=3,
+                metavar="N",
+            ),
+            _option(
+                "--device",
+                "measure on this device (default: the GPU if there is one); the CPU has only "
+                "latency",
+                choices=("auto", "cuda", "cpu"),
+                default="auto",
+            ),
+            _flag("--json", "print one JSON object"),
+        ),
     ),
 }
 """In the order of the help page."""
@@ -103,18 +264,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0; 1 if the numbers cannot be trusted or something failed; 2 for an error.
     """
-    # A console's code page (cp1252, ASCII) need not have every character of a kernel's name.
+    # A console's code page (cp1252, ASCII) may lack characters of a kernel's name.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if chosen.command is None:
-        parser.print_help()
-        return 2
     try:
-        status: int = chosen.run(chosen)
+        chosen = parser.parse_args(arguments)
+        if chosen.command is None:
+            parser.print_help()
+            return 2
+        module, function = COMMANDS[chosen.command].run.split(".")
+        run = getattr(importlib.import_module(f"pytest_kernelprof.cli.{module}"), function)
+        status: int = run(chosen)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has enough
+    except BrokenPipeError:  # the reader closed the pipe
         _forget_output()
         return 1
     except (OSError, KernelprofError) as error:
@@ -125,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _forget_output() -> None:
-    """Nobody takes it: the interpreter's own flush at the end must not fail as well."""
+    """Drop output that nobody reads, so that the interpreter's flush at the end does not fail."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -147,14 +310,13 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"example: kernelprof {command.example}\n\nexit status: {command.status}",
             formatter_class=form,
         )
-        command.add_options(added)
-        added.set_defaults(run=command.run)
+        for add in command.options:
+            add(added)
     return parser
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for; argparse's own action has it looked up
-    before."""
+    """Looks the version up only when it is asked for; argparse's own action needs it before."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         import pytest_kernelprof

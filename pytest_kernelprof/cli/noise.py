@@ -1,4 +1,4 @@
-"""``kernelprof noise``: how far times scatter on this machine, and the margins to use."""
+"""``kernelprof noise``: how much times vary on this machine, and the margins to use."""
 
 from __future__ import annotations
 
@@ -9,57 +9,28 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.cli.machine_checks import NotFinished, run_fresh
+from pytest_kernelprof import api
+from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
+from pytest_kernelprof.device.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.report.tables import Column, Table, style_of_output
+from pytest_kernelprof.stats.intervals import RULE, margins, spreads
+from pytest_kernelprof.summary.words import doubt_words, place_words
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.stats.intervals import Run
+
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
-_FEWEST_ROUNDS = 2
 _TIMEOUT_S = 900.0
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options: rounds, processes, device, json."""
-    parser.add_argument(
-        "--rounds",
-        type=functools.partial(_at_least, _FEWEST_ROUNDS),
-        default=48,
-        metavar="N",
-        help="take N rounds of each workload in each process (default: 48)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=functools.partial(_at_least, 1),
-        default=3,
-        metavar="N",
-        help="compare N new processes (default: 3; more give smaller margins); 1 measures in "
-        "this process and gives no margins",
-    )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="measure on this device (default: the GPU if there is one); the CPU has only latency",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _at_least(least: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise argparse.ArgumentTypeError(
-            f"got {text!r}; expected a whole number of {least} or more"
-        )
-    return int(text)
-
-
 def run(chosen: argparse.Namespace) -> int:
-    """Measure and print; 0.
+    """Measure and print; return 0.
 
     Raises:
         IncompleteProfile: a workload could not be measured.
@@ -74,11 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
-    """The rounds of every workload in this process, with the place that they were measured at."""
-    from pytest_kernelprof.api import profile
-    from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.summary.words import doubt_words, place_words
-
+    """Measure the rounds of every workload in this process, and where that was."""
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
     metrics = _METRICS if kind == "cuda" else ("latency",)
@@ -86,7 +53,7 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     place = ""
     doubts = []
     for name, call in _workloads(kind).items():
-        found = profile(call, device=kind, rounds=chosen.rounds)
+        found = api.profile(call, device=kind, rounds=chosen.rounds)
         place = place_words(found.environment)
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
         if found.conditions.disturbed:
@@ -95,14 +62,12 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _workloads(kind: DeviceKind) -> dict[str, Callable[[], Any]]:
-    """A few real pieces of work, by name. On the GPU a kernel of a microsecond, a gated MLP for one
-    token (many short kernels) and one for 8192 rows (few long ones); on the CPU a small MLP.
+    """Return a few real workloads by name. On the GPU: a kernel of a microsecond, a gated MLP for
+    one token (many short kernels) and one for 8192 rows (few long ones). On the CPU: a small MLP.
 
     Raises:
         ProfilerUnavailable: torch is not installed.
     """
-    from pytest_kernelprof.device.inventory import load_torch
-
     torch = load_torch()
     if kind == "cpu":
         return {"small MLP": _gated_mlp(torch, torch.float32, "cpu", 32, 256, 1024)}
@@ -138,13 +103,13 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
         done = run_fresh(code, _TIMEOUT_S)
     except NotFinished as error:
         raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
-    if done.status:
-        words = done.last_words.removeprefix("kernelprof: ")
-        raise ProfilerUnavailable(f"process {index + 1} ended with status {done.status}: {words}")
+    if done.returncode:
+        why = f"status {done.returncode}: {last_words(done).removeprefix('kernelprof: ')}"
+        raise ProfilerUnavailable(f"process {index + 1} ended with {why}")
     try:
-        answer = json.loads(done.output)
+        answer = json.loads(done.stdout)
     except ValueError:
-        shown = done.output.strip()[:80]
+        shown = done.stdout.strip()[:80]
         raise ProfilerUnavailable(
             f"process {index + 1} did not print its times, but: {shown!r}"
         ) from None
@@ -152,9 +117,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
 
 
 def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all processes answered, judged; no margins from times that were disturbed."""
-    from pytest_kernelprof.stats.intervals import RULE, margins, spreads
-
+    """Judge the answers of all processes; disturbed times give no margins."""
     runs = [answer["run"] for answer in answers]
     found = spreads(runs)
     doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
@@ -175,7 +138,7 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
 
 
 def lines_of(report: dict[str, Any]) -> list[str]:
-    """The report for people: a table, the margins, and the rule by which they were made."""
+    """Return the report as text: a table, the margins, and their rule."""
     lines = [_title(report), *_table(report["spreads"]), ""]
     if report["device"] == "cpu":
         lines.append("On the CPU only latency is measured; limits on other times need a GPU.")
@@ -202,9 +165,6 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
-    from pytest_kernelprof.report.tables import Column, Table, style_of_output
-    from pytest_kernelprof.units import format_time
-
     titles = ("median", "within", "lag 1", "between", "margin")
     rows = [
         (

@@ -7,55 +7,59 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from pytest_kernelprof.baseline.run_documents import (
+    compare_runs,
+    compared_run,
+    merge_runs,
+    read_run,
+    read_whole_run,
+)
+from pytest_kernelprof.baseline.snapshots import gather, path_of, update
+from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
+from pytest_kernelprof.report.commands import update_lines
+from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
+from pytest_kernelprof.report.github import (
+    annotations_of,
+    append_summary,
+    commands,
+    files_in_the_repository,
+)
+from pytest_kernelprof.report.markdown import markdown_of
+from pytest_kernelprof.report.tables import print_lines, style_of_output
+from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.schema.codec import encode
+from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pytest_kernelprof.schema.document import Run
 
+
 # kernelprof report
 
-_FORMS = {
-    "html": "the results as a page for a browser",
-    "markdown": "the results as Markdown, for a pull request",
-    "benchmark_json": "the times as pytest-benchmark's JSON",
-}
-
-
-def add_report_options(parser: argparse.ArgumentParser) -> None:
-    """The documents, and how they are told."""
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN.json", help="run documents; several are reported as one run"
-    )
-    for form, words in _FORMS.items():
-        flag = f"--{form.replace('_', '-')}"
-        parser.add_argument(flag, dest=form, metavar="PATH", help=f"write {words}")
-    parser.add_argument(
-        "--github",
-        action="store_true",
-        help="add the results to the step summary and annotate lines (in GitHub Actions)",
-    )
-    parser.add_argument(
-        "-v", "--verbose", action="count", default=0, help="list every profile; -vv also kernels"
-    )
+_FORMS = ("html", "markdown", "benchmark_json")
 
 
 def report(chosen: argparse.Namespace) -> int:
-    """Tell what the documents say.
+    """Print or write the results of the documents.
 
     Raises:
         RunFileError: a file is no run document, or one cannot be written.
     """
-    from pytest_kernelprof.report.tables import print_lines, style_of_output
-    from pytest_kernelprof.report.terminal import report_lines
-    from pytest_kernelprof.summary.run import summary_of
-
     asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form) is not None}
     _refuse_unwritable(asked, chosen.runs)
-    found = _read(chosen.runs, with_timelines="html" in asked)
+    read = read_whole_run if "html" in asked else read_run
+    runs = {path: read(path) for path in chosen.runs}
+    several = len(chosen.runs) > 1
+    found, twice = merge_runs(runs) if several else (runs[chosen.runs[0]], ())
+    for test in twice:
+        print(printable(f"{test}: in several documents; the last one counts"), file=sys.stderr)
     if not asked and not chosen.github:
         style = replace(style_of_output(), verbosity=chosen.verbose)
         print_lines(report_lines(summary_of(found), style))
@@ -67,27 +71,21 @@ def report(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _read(paths: list[str], *, with_timelines: bool) -> Run:
-    from pytest_kernelprof.baseline.run_documents import merge_runs
-    from pytest_kernelprof.documents import read_run, read_whole_run
-
-    read = read_whole_run if with_timelines else read_run
-    if len(paths) == 1:
-        return read(paths[0])
-    merged, twice = merge_runs({path: read(path) for path in paths})
-    for test in twice:
-        print(printable(f"{test}: in several documents; the last one counts"), file=sys.stderr)
-    return merged
+def _written(form: str, path: str, found: Run) -> str:
+    """Write a file; return why that failed, or nothing."""
+    try:
+        print(printable(f"{path}: {write_file(path, form, found)}"))
+    except OSError as error:
+        return f"{path}: cannot be written ({error.strerror or error})"
+    return ""
 
 
 def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
-    """Before anything is read, which may take a while.
+    """Refuse outputs before anything is read, which may take a while.
 
     Raises:
-        RunFileError: nothing can be written there, or what makes it is not installed.
+        RunFileError: a file cannot be written, or a package that writes it is not installed.
     """
-    from pytest_kernelprof.report.files import why_no_file, why_no_form
-
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
@@ -99,26 +97,9 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
         taken[os.path.realpath(path)] = f"{flag} writes it, too"
 
 
-def _written(form: str, path: str, found: Run) -> str:
-    """Write a file; hands back why that failed, empty if it did not."""
-    from pytest_kernelprof.report.files import write_file
-
-    try:
-        print(printable(f"{path}: {write_file(path, form, found)}"))
-    except OSError as error:
-        return f"{path}: cannot be written ({error.strerror or error})"
-    return ""
-
-
 def _tell_github(found: Run) -> None:
-    """Places in a document are as seen from pytest's root folder, which has to be this one."""
-    from pytest_kernelprof.report.github import (
-        annotations_of,
-        append_summary,
-        commands,
-        files_in_the_repository,
-    )
-
+    """Report on GitHub. Paths in a document are relative to pytest's root folder, which must be
+    this one."""
     problem = append_summary(found, os.environ)
     if problem:
         print(printable(f"kernelprof: {problem}"), file=sys.stderr)
@@ -130,56 +111,24 @@ def _tell_github(found: Run) -> None:
 # kernelprof compare
 
 
-def add_compare_options(parser: argparse.ArgumentParser) -> None:
-    """The documents, what fails, and how it is told."""
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN.json", help="earlier runs, then the new one"
-    )
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="METRIC:MARGIN",
-        help="fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
-        "repeated (default: any higher count fails)",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("text", "markdown", "json"),
-        default="text",
-        help="print in this format (default: text)",
-    )
-
-
 def compare(chosen: argparse.Namespace) -> int:
-    """Print what is another; 1 if any of it fails or nothing was compared, else 0.
+    """Print what changed; return 1 if any change fails or nothing was compared, else 0.
 
     Raises:
-        RunFileError: a file is no run document, there are too few, or a margin is none.
+        RunFileError: a file is no run document, there are too few, or a margin is malformed.
     """
-    from msgspec import structs
-
-    from pytest_kernelprof.baseline.run_documents import compare_runs, compared_run
-    from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-    from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.markdown import markdown_of
-    from pytest_kernelprof.report.tables import print_lines, style_of_output
-    from pytest_kernelprof.report.terminal import report_lines
-    from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.summary.run import summary_of
-
     if len(chosen.runs) < 2:
         raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")
     try:
-        written = tuple(map(parse_allowance, chosen.fail_on))
-        allowed = allowances(written)
+        allowed = allowances(tuple(map(parse_allowance, chosen.fail_on)))
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
     *olds, new = map(read_run, chosen.runs)
+    older = ", ".join(chosen.runs[:-2])  # metrics are compared with these, too
     found = structs.replace(
         compare_runs(olds, new, allowed, name=chosen.runs[-2]),
         began=olds[-1].began.partition("T")[0],
-        notes=_more_words(chosen.runs),
+        notes=(f"also compared with {older}",) if older else (),
     )
     run = compared_run(new, found)
     summary = summary_of(run)
@@ -192,42 +141,19 @@ def compare(chosen: argparse.Namespace) -> int:
     return 1 if summary.compared[0].failure else 0
 
 
-def _more_words(paths: Sequence[str]) -> tuple[str, ...]:
-    """Which documents the metrics are held against beside the newest."""
-    older = paths[:-2]
-    return (f"also compared with {', '.join(older)}",) if older else ()
-
-
 # kernelprof update
 
 
-def add_update_options(parser: argparse.ArgumentParser) -> None:
-    """The document, and where the tests lie."""
-    parser.add_argument("run_document", metavar="RUN.json", help="made by pytest --kernelprof-json")
-    parser.add_argument(
-        "--root",
-        default=".",
-        metavar="DIR",
-        help="the root folder of the tests (default: the current folder)",
-    )
-    parser.add_argument("--new", action="store_true", help="add entries only; change none")
-
-
 def update_snapshots(chosen: argparse.Namespace) -> int:
-    """Write what the tests of the run launched that passed, or failed by their snapshot alone;
-    remove nothing.
+    """Write the snapshots of the tests that passed or failed only by their snapshot; remove none.
 
     Returns:
-        1 if a test could not be kept, or has no file here; else 0.
+        1 if a snapshot could not be written, or a test has no file here; else 0.
 
     Raises:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
-    from pytest_kernelprof.baseline.snapshots import gather, path_of, update
-    from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.commands import update_lines
-
     found = read_run(chosen.run_document)
     gathered, refused = gather(found)
     edited, strange = [], []
@@ -249,7 +175,7 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
 
 
 def _is_below(root: str, file: str) -> bool:
-    """Whether a test's file is there. A document may come from anywhere, and say anything."""
+    """Whether a test's file exists below the root. A document may contain any path."""
     if "\0" in file:
         return False
     whole = os.path.realpath(os.path.join(root, file))

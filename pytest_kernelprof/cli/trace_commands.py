@@ -9,145 +9,76 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.round_events import operator_tree
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
+from pytest_kernelprof.comparison.judge import compare_traces
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.units import parse_bytes, parse_duration, printable
+from pytest_kernelprof.report.commands import (
+    Wanted,
+    processes_words,
+    rank_lines,
+    side_by_side_lines,
+    trace_lines,
+    tree_lines,
+    verdict_lines,
+)
+from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
+from pytest_kernelprof.schema.codec import encode
+from pytest_kernelprof.schema.comparison import TracesComparison
+from pytest_kernelprof.summary.ranks import Rank, odd_ones
+from pytest_kernelprof.summary.words import natural
+from pytest_kernelprof.trace.correlation import of_each_process, reading_of
+from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.vocabulary import origin_of
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.analysis.session_profile import SessionFacts
-    from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.profile import Profile
     from pytest_kernelprof.summary.ranks import Rank
     from pytest_kernelprof.trace.columns import Trace
-    from pytest_kernelprof.trace.correlation import Reading
-
-
-def add_max_size(parser: argparse.ArgumentParser) -> None:
-    """The option ``--max-size``."""
-    parser.add_argument(
-        "--max-size",
-        default="8 GB",
-        metavar="SIZE",
-        help="refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
-    )
-
-
-def max_bytes(chosen: argparse.Namespace) -> int:
-    """What it says, in bytes.
-
-    Raises:
-        TraceError: it is no size.
-    """
-    try:
-        return parse_bytes(chosen.max_size)
-    except ValueError as error:
-        raise TraceError(f"--max-size: {error}") from None
 
 
 # kernelprof show
 
-_SORTS = ("name", "calls", "each", "total", "order")
-
-
-def add_show_options(parser: argparse.ArgumentParser) -> None:
-    """The traces, and how they are told."""
-    parser.add_argument(
-        "traces",
-        nargs="+",
-        metavar="TRACE",
-        help="a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for ranks",
-    )
-    parser.add_argument(
-        "--sort",
-        choices=_SORTS,
-        help="sort the kernels' names by this column, or list each kernel in launch order "
-        "(order). Default: launch order up to 50 kernels, else total time",
-    )
-    parser.add_argument("--top", type=int, metavar="N", help="print N rows")
-    parser.add_argument("--all", action="store_true", help="print every row, without folding")
-    parser.add_argument(
-        "--operators", action="store_true", help="print the operators of one round as a tree"
-    )
-    parser.add_argument("--json", action="store_true", help="print the profile as JSON")
-    add_max_size(parser)
-
 
 def show(chosen: argparse.Namespace) -> int:
-    """Print what there is; 1 if it is incomplete, else 0.
+    """Print the kernels; return 1 if the trace is incomplete, else 0.
 
     Raises:
-        TraceError: a file is no trace that can be read, or an option's value is none.
+        TraceError: a trace cannot be read, or an option takes one trace and there are several.
     """
-    from pytest_kernelprof.trace.correlation import of_each_process
-    from pytest_kernelprof.trace.reader import read_trace
-
-    if chosen.top is not None and chosen.top < 1:
-        raise TraceError(f"--top: got {chosen.top}; expected a number of rows, 1 or more")
-    largest = max_bytes(chosen)
     if len(chosen.traces) > 1 or Path(chosen.traces[0]).is_dir():
-        return _show_ranks(chosen, largest)
-    trace = read_trace(chosen.traces[0], max_bytes=largest)
+        for option in ("json", "operators", "sort"):
+            if getattr(chosen, option):
+                raise TraceError(f"--{option} takes one trace, and {len(chosen.traces)} were given")
+        return _print_ranks(*ranks_in(chosen.traces, chosen.max_size))
+    trace = read_trace(chosen.traces[0], max_bytes=chosen.max_size)
     processes = of_each_process(trace) if not (chosen.json or chosen.operators) else [trace]
     if len(processes) > 1:
         return _print_ranks(ranks_of_file(processes, chosen.traces[0]), {})
-    return _show_one(chosen, trace)
-
-
-def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
-    from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-    from pytest_kernelprof.report.commands import Wanted, trace_lines
-    from pytest_kernelprof.report.tables import print_lines, style_of_output
-    from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.trace.correlation import reading_of
-    from pytest_kernelprof.trace.vocabulary import origin_of
-
-    reading = reading_of(trace)
+    reading, style = reading_of(trace), style_of_output()
     facts = session_facts(reading)
     profile = profile_of(facts, trace.recording)
+    wanted = Wanted(chosen.sort, chosen.top, chosen.all)
     if chosen.json:
         print(encode(profile).decode())
     elif chosen.operators:
-        print_lines(_operators(chosen, reading, facts, profile, style_of_output()))
+        tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
+        print_lines([*verdict_lines(profile, style), (), *tree])
     else:
-        wanted = Wanted(chosen.sort, chosen.top, chosen.all)
-        print_lines(trace_lines(profile, origin_of(trace), wanted, style_of_output()))
+        print_lines(trace_lines(profile, origin_of(trace), wanted, style))
     return 0 if profile.integrity.complete else 1
 
 
-def _operators(
-    chosen: argparse.Namespace,
-    reading: Reading,
-    facts: SessionFacts,
-    profile: Profile,
-    style: Style,
-) -> list[Line]:
-    from pytest_kernelprof.analysis.round_events import operator_tree
-    from pytest_kernelprof.report.commands import Wanted, tree_lines, verdict_lines
-
-    wanted = Wanted(top=chosen.top, everything=chosen.all)
-    tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
-    return [*verdict_lines(profile, style), (), *tree]
-
-
-def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
-    """A row for each process of each file; what cannot be read is told in a folder, and an error
-    where it was named."""
-    for option in ("json", "operators", "sort"):
-        if getattr(chosen, option):
-            raise TraceError(f"--{option} takes one trace, and {len(chosen.traces)} were given")
-    return _print_ranks(*ranks_in(chosen.traces, largest))
-
-
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
-    from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-    from pytest_kernelprof.report.commands import rank_lines
-    from pytest_kernelprof.report.tables import print_lines, style_of_output
-    from pytest_kernelprof.summary.ranks import odd_ones
-
-    diffs: dict[str, KernelDiff] = {
+    diffs = {
         one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
     }
     print_lines(rank_lines(ranks, unread, diffs, style_of_output()))
@@ -158,41 +89,13 @@ def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
 # kernelprof diff
 
 
-def add_diff_options(parser: argparse.ArgumentParser) -> None:
-    """The traces, and how the difference is told."""
-    parser.add_argument(
-        "old",
-        help="a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per rank",
-    )
-    parser.add_argument("new", help="the trace or folder to compare with it")
-    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    parser.add_argument(
-        "--lines",
-        type=int,
-        default=40,
-        metavar="N",
-        help="print at most N rows; if there are more, only the changes (default: %(default)s)",
-    )
-    add_max_size(parser)
-
-
 def diff(chosen: argparse.Namespace) -> int:
-    """Print what differs, process by process.
+    """Print the differences, process by process.
 
     Raises:
-        TraceError: a file is no trace that can be read, or an option's value is none.
+        TraceError: a trace cannot be read, or both count different things.
     """
-    from pytest_kernelprof.comparison.judge import compare_traces
-    from pytest_kernelprof.comparison.kernel_diff import side_by_side
-    from pytest_kernelprof.report.commands import processes_words, side_by_side_lines
-    from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
-    from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.schema.comparison import TracesComparison
-
-    if chosen.lines < 0:
-        raise TraceError(f"--lines: got {chosen.lines}; expected a number of lines, 0 or more")
-    largest = max_bytes(chosen)
-    old, new = _profiles(chosen.old, largest), _profiles(chosen.new, largest)
+    old, new = (_profiles(path, chosen.max_size) for path in (chosen.old, chosen.new))
     named = _pairs(old, new)
     pairs = list(named.values())
     for pair in pairs:
@@ -215,7 +118,7 @@ def diff(chosen: argparse.Namespace) -> int:
 
 
 def _profiles(path: str, largest: int) -> dict[str, Profile]:
-    """The profile of each process of a trace, or of each rank of a folder, by what it is called.
+    """Return the profile of each process of a trace, or of each rank of a folder, by name.
 
     Raises:
         TraceError: one of them cannot be read.
@@ -231,7 +134,7 @@ def _profiles(path: str, largest: int) -> dict[str, Profile]:
 def _pairs(
     old: Mapping[str, Profile], new: Mapping[str, Profile]
 ) -> dict[str, tuple[Profile, Profile]]:
-    """Those of one name; without any, in their order, as of a folder and a file.
+    """Pair the profiles of equal names; if there are none, in order, as for a folder and a file.
 
     Raises:
         TraceError: both are folders, and no rank is in both.
@@ -249,7 +152,7 @@ def _pairs(
 # kernelprof open
 
 PORT = 9001
-"""The one port of this machine that Perfetto's Content-Security-Policy lets it read from."""
+"""The only local port that Perfetto's Content-Security-Policy allows it to read from."""
 
 _OTHERWISE = (
     "without a network, use `kernelprof show`, or drag the file into the window of a local Perfetto"
@@ -257,44 +160,23 @@ _OTHERWISE = (
 _NOT_READ = "a browser may ask whether the page may access this machine: allow that"
 
 
-def add_open_options(parser: argparse.ArgumentParser) -> None:
-    """The trace, and how it is opened."""
-    parser.add_argument("trace", help="a Chrome trace of torch.profiler; no other machine gets it")
-    parser.add_argument(
-        "--no-browser", action="store_true", help="print the address and open nothing"
-    )
-    parser.add_argument(
-        "--timeout",
-        default="5min",
-        metavar="TIME",
-        help="stop if nothing has read it after TIME (default: %(default)s)",
-    )
-    add_max_size(parser)
-
-
 def open_in_perfetto(chosen: argparse.Namespace) -> int:
-    """Serve the trace until it was read; 1 if it was not.
+    """Serve the trace until it was read; return 1 if it was not.
 
     Raises:
-        TraceError: the file is no trace that can be read, an option's value is none, or the port
-            is taken.
+        TraceError: the trace cannot be read, or the port is not available.
     """
-    return serve(chosen.trace, chosen.timeout, max_bytes(chosen), browse=not chosen.no_browser)
+    return serve(chosen.trace, chosen.timeout, chosen.max_size, browse=not chosen.no_browser)
 
 
-def serve(trace: str, timeout: str, largest: int, *, browse: bool, port: int = PORT) -> int:
-    """The same on any port.
+def serve(trace: str, timeout_s: float, largest: int, *, browse: bool, port: int = PORT) -> int:
+    """Serve on any port, as ``open_in_perfetto`` does.
 
     Raises:
-        TraceError: as of ``open_in_perfetto``.
+        TraceError: as in ``open_in_perfetto``.
     """
-    from pytest_kernelprof.cli.loopback import HOST, OneFile
-    from pytest_kernelprof.trace.reader import read_trace
+    from pytest_kernelprof.cli.loopback import HOST, OneFile  # loads an HTTP server
 
-    try:
-        timeout_s = parse_duration(timeout)
-    except ValueError as error:
-        raise TraceError(f"--timeout: {error}") from None
     file = Path(read_trace(trace, max_bytes=largest).source)
     try:
         server = OneFile(file, port)
@@ -322,7 +204,7 @@ def serve(trace: str, timeout: str, largest: int, *, browse: bool, port: int = P
     return 0 if read else 1
 
 
-# Traces of several ranks: the files of a folder, and which rank each is of.
+# Traces of several ranks: the files of a folder, and the rank of each.
 
 _RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
 _ENDINGS = (".json", ".json.gz")
@@ -330,19 +212,19 @@ _MOST_NAMED = 10
 
 
 def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, str]]:
-    """The ranks of files and folders in their order, with what each waited for the others; and of
-    the files of folders that are no traces, why. A folder with several traces has one of each rank.
+    """Read the ranks of files and folders. A folder with several traces must have one per rank.
 
     Args:
-        largest: how many bytes a file may hold.
+        largest: the largest size of a file in bytes.
+
+    Returns:
+        The ranks in order, with the time that each waited for the others; and why files of folders
+        are no traces, by name.
 
     Raises:
-        TraceError: a file that was named is no trace; a folder has none, or traces that are not
-            one of each rank; or nothing is a trace.
+        TraceError: a named file is no trace, a folder has none or not one per rank, or nothing is
+            a trace.
     """
-    from pytest_kernelprof.trace.correlation import of_each_process
-    from pytest_kernelprof.trace.reader import read_trace
-
     unread: dict[str, str] = {}
     names: dict[Path, str] = {}
     ranks: list[Rank] = []
@@ -362,7 +244,7 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
     for folder in filter(os.path.isdir, paths):
         there = {file.name: rank for file, rank in names.items() if file.parent == Path(folder)}
         numbers = {rank for rank in there.values() if rank.isdecimal()}
-        if len(numbers) < len(there) > 1:  # as the traces of many tests
+        if len(numbers) < len(there) > 1:  # such as the traces of many tests
             raise TraceError(
                 f"{folder}: {len(there)} traces with {len(numbers)} rank numbers, not one of each "
                 "rank. Name files: kernelprof show FILE, or kernelprof diff OLD NEW. The first "
@@ -372,16 +254,12 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
 
 
 def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list[Rank]:
-    """The ranks of the processes of one file. Of several it is not said which is which: they are
-    named by their order.
+    """Return the ranks of the processes of one file. Several are named by their order, as the file
+    does not say which is which.
 
     Args:
-        name: what the file is called.
+        name: the name of the file's rank.
     """
-    from msgspec import structs
-
-    from pytest_kernelprof.summary.ranks import Rank
-
     if len(processes) == 1:
         number = int(name) if name.isdecimal() else None
         profile = structs.replace(_profile(processes[0]), rank=number)
@@ -393,9 +271,6 @@ def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list
 
 
 def _profile(trace: Trace) -> Profile:
-    from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-    from pytest_kernelprof.trace.correlation import reading_of
-
     return profile_of(session_facts(reading_of(trace)), trace.recording)
 
 
@@ -409,8 +284,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _name(file: Path, trace: Trace) -> str:
-    """What a file's rank is called: by the number that the profiler wrote, else by that in the
-    file's name, else by that name."""
+    """Return the name of a file's rank: the number that the profiler wrote, else that in the file's
+    name, else the file's name."""
     if trace.rank is not None:
         return str(trace.rank)
     numbered = _RANK.search(file.name)
@@ -418,11 +293,7 @@ def _name(file: Path, trace: Trace) -> str:
 
 
 def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
-    """By number; those of one name by their files' names instead."""
-    from msgspec import structs
-
-    from pytest_kernelprof.summary.words import natural
-
+    """Sort by number; ranks of equal names by their files' names instead."""
     if len({one.name for one in ranks}) < len(ranks):
         ranks = [
             replace(
@@ -436,10 +307,9 @@ def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
 
 
 def _with_waiting(ranks: Sequence[Rank]) -> list[Rank]:
-    """The same with what each waited for the others, where each has a number."""
+    """Add the time that each waited for the others, if all have a number."""
     if any(one.profile.rank is None for one in ranks):
         return list(ranks)
-    from pytest_kernelprof.analysis.collectives import with_waiting
 
     found = {one.rank: one for one in with_waiting([one.profile for one in ranks])}
     return [replace(one, profile=found[one.profile.rank]) for one in ranks]

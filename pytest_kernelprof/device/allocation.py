@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.errors import GpuBusy
+from pytest_kernelprof.system import now_s, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.clock import sleep, unix_ns
 from pytest_kernelprof.device.bindings import cuda_driver
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
@@ -27,6 +26,7 @@ from pytest_kernelprof.device.usage_lock import (
     gpu_lock,
 )
 from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.system import sleep, unix_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -42,7 +42,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.bindings import bound_already
 from pytest_kernelprof.device.file_lock import (
     FOR_ALL_USERS,
@@ -59,7 +58,7 @@ from pytest_kernelprof.device.inventory import (
     synchronize_in_use,
 )
 from pytest_kernelprof.errors import GpuBusy
-from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

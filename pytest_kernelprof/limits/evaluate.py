@@ -1,33 +1,33 @@
-"""Judges a profile by its limits: verdicts as facts, which ``report`` puts into words.
+"""Judge a profile by its limits: verdicts as facts, which ``report`` puts into words.
 
-What the work of other processes can explain of a time, and what it cannot: pure.
-
-Other work only ever adds to a round. The GPU gives its time to processes in turn: beside one that
-never rests a round takes up to twice as long, and the fastest of many met it least. So the code
-takes at least half of its *fastest* round. The median says nothing of the kind: half of the rounds
-may have met the other process in full, or something that it did once.
+A time that is over its limit on a shared GPU fails only if the work of other processes cannot
+explain it. Such work only adds to a round. The GPU gives its time to processes in turn: beside one
+that never rests, a round takes up to twice as long, and the fastest of many was disturbed least. So
+the code takes at least half of its *fastest* round. The median does not show that: half of the
+rounds may have been disturbed fully, or by something that happened once.
 
 - Times of the device (``cuda_time``, ``gpu_busy``): the fastest profiled round.
-- Times of the host (``latency``, ``dispatch_time``): the fastest call, those of a second look
-  included, less what an attached CUPTI may have added to it.
-- ``launch_overhead`` is a difference of two times, which other work may make of nothing at all: it
-  is never beyond explanation, nor is a limit that is a share of the latency.
-- Communication waits for other ranks, whatever holds those up: no time of it is beyond explanation.
+- Times of the host (``latency``, ``dispatch_time``): the fastest call, a second look included,
+  minus what the loaded CUPTI may have added to it.
+- ``launch_overhead`` is a difference of two times, which other work alone can cause. It never fails
+  on a shared GPU, nor does a limit that is a share of the latency.
+- Communication waits for other ranks, whatever delays them: its times never fail on a shared GPU.
 - A comparison: the candidate takes at least half of its fastest round, the reference at most its
-  own fastest, so the true ratio is at most twice the ratio of the two.
+  own fastest. So the true ratio is at most twice the ratio of the two.
 
-A GPU that throttles is another matter: its clock falls by any factor.
+None of this holds for a GPU that throttles: its clock falls by any factor.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.profile import STATUSES, Verdict
+from pytest_kernelprof.schema.profile import STATUSES, Hit, Mismatch, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.profile import Kernel, Metric, Place, Profile, Reason, Status
 
 EXPLAINED = 2.0
-"""How many times as long other work makes a round, at most."""
+"""The largest factor by which other work makes a round longer."""
 _OF_COMMUNICATION = ("comm_time", "exposed_comm_time")
 
 
 def beyond_contention(
     conditions: Conditions, metric: Metric, second: Metric | None, allowed: float
 ) -> float | None:
-    """The fastest round in microseconds, where a limit is broken whatever else ran on the GPU; None
-    where that is not certain.
+    """Return the fastest round in microseconds if the limit is exceeded whatever else ran on the
+    GPU; None if that is not certain.
 
     Args:
         second: the same metric by a second look, if there was one.
@@ -66,12 +66,12 @@ def ratio_beyond_contention(
     reference: Iterable[float],
     allowed: float,
 ) -> float | None:
-    """The ratio of the fastest rounds, reference over candidate, where it is too small whatever
-    else ran on the GPU; None where that is not certain.
+    """Return the ratio of the fastest rounds, reference over candidate, if it is too small whatever
+    else ran on the GPU; None if that is not certain.
 
     Args:
         conditions: of the rounds that were disturbed.
-        candidate, reference: their rounds in microseconds. allowed: the smallest ratio asked for.
+        candidate, reference: their rounds in microseconds. allowed: the smallest ratio allowed.
     """
     best = min(candidate, default=0.0)
     if not all(map(_only_contended, conditions)) or best <= 0:
@@ -89,7 +89,7 @@ def _is_one_time(name: str) -> bool:
 
 
 def _tax(metric: Metric) -> float:
-    """What was taken from the lower bound of a host time for an attached CUPTI."""
+    """Return what was subtracted from the lower bound of a host time for the loaded CUPTI."""
     plain = median_interval(metric.rounds)
     return 0.0 if plain is None or metric.low is None else max(0.0, plain.low - metric.low)
 
@@ -100,17 +100,17 @@ _NOT_ON_CPU = "not applicable on the CPU"
 def evaluate(
     profile: Profile, limits: Iterable[Limit], place: Place | None = None
 ) -> tuple[Verdict, ...]:
-    """A verdict for each limit, in their order; of a call on several ranks the worst of theirs."""
+    """Return a verdict for each limit, in order; for a call on several ranks, their worst."""
     return tuple(_on_every_rank(profile, limit, place) for limit in limits)
 
 
 def if_names_exist(
     verdict: Verdict, profile: Profile, operators: Callable[[], Collection[str]]
 ) -> Verdict:
-    """Replace a verdict by "not judged" where a pattern of its limit cannot match on the CPU.
+    """Replace a verdict by "not judged" if a pattern of its limit cannot match on the CPU.
 
-    Kernels of the CPU are operators, so the name of a GPU's kernel would never be found there. A
-    limit that is broken stays broken, whatever its other patterns are.
+    Kernels of the CPU are operators, so the name of a GPU's kernel is never found there. A limit
+    that failed stays failed, whatever its other patterns are.
 
     Args:
         operators: returns the names of all operators of this torch.
@@ -136,7 +136,7 @@ def evaluate_comparison(
     of_reference: Sequence[float],
     place: Place | None = None,
 ) -> Verdict:
-    """How a limit that compares fared by the speedup of the candidate over the reference.
+    """Judge a limit that compares, by the speedup of the candidate over the reference.
 
     Args:
         candidate: which of the callables is judged.
@@ -186,7 +186,7 @@ def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdi
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:
-    """Less is worse: by the outcome, then by how far the value is above what is allowed."""
+    """A key, less for worse: the outcome, then how far the value is above what is allowed."""
     return STATUSES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
 
 
@@ -203,14 +203,14 @@ def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
         judge = _counted if metric.kind == "exact" else _timed
         found = judge(profile, limit, asked, metric, metric.value)
     if found.outcome != "failed" and not profile.integrity.complete:
-        # What was lost could only add to a count: over it is certain, all else is not.
+        # What is missing can only add to a count: only a count over its limit is certain.
         why = "; ".join(profile.integrity.problems)
         return replace(found, outcome="incomplete", reason="", why=why)
     return found
 
 
 def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
-    """What is known of a verdict before it is reached."""
+    """Return what is known about a verdict before the value is judged."""
     return Verdict(
         limit=limit.name,
         qualifier=limit.qualifier,
@@ -228,22 +228,15 @@ def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
 def _counted(
     profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float
 ) -> Verdict:
-    verdict = replace(asked, measured=value, outcome=_over(value, limit))
-    return _with_rounds(profile, verdict, metric)
-
-
-def _with_rounds(profile: Profile, verdict: Verdict, metric: Metric) -> Verdict:
-    """The verdict with the rounds of its count, told one by one where they differ."""
+    """Judge a count; the verdict has its rounds if they differ."""
     return replace(
-        verdict,
+        asked,
+        measured=value,
+        outcome="failed" if value > limit.bound else "passed",
         rounds=len(metric.rounds),
         values=() if metric.stable else metric.rounds,
         note="" if profile.integrity.complete else "incomplete",
     )
-
-
-def _over(value: float, limit: Limit) -> Status:
-    return "failed" if value > limit.bound else "passed"
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
@@ -281,7 +274,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
 def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reason]:
     if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
         return "undecided", "alike"
-    # With fewer the median alone is judged; the verdict's rounds say so.
+    # With fewer rounds the median is judged; the verdict says how many there were.
     low = value if metric.low is None else metric.low
     high = value if metric.high is None else metric.high
     if low > allowed:
@@ -290,10 +283,13 @@ def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reas
 
 
 def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
-    """A limit on kernels by name, which has to hold for every sequence of them."""
+    """Judge a limit on kernels by name, which must hold for every sequence of them."""
     sequences = (profile.kernels, *profile.variants)
     if limit.metric:
-        return _matching(profile, limit, asked, sequences)
+        (pattern,) = limit.patterns
+        assert pattern is not None
+        found = max(sum(matches(one, pattern) for one in kernels) for kernels in sequences)
+        return _counted(profile, limit, asked, profile.metrics["kernels"], float(found))
     asked = replace(asked, measured=float(len(profile.kernels)))
     if limit.name == "forbid_kernels":
         forbidden = next(filter(None, (hits(one, limit.patterns) for one in sequences)), ())
@@ -303,11 +299,100 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     return replace(asked, outcome="failed" if mismatch else "passed", mismatch=mismatch)
 
 
-def _matching(
-    profile: Profile, limit: Limit, asked: Verdict, sequences: Sequence[Sequence[Kernel]]
-) -> Verdict:
-    (pattern,) = limit.patterns
-    assert pattern is not None
-    found = float(max(sum(matches(one, pattern) for one in kernels) for kernels in sequences))
-    verdict = replace(asked, measured=found, outcome=_over(found, limit))
-    return _with_rounds(profile, verdict, profile.metrics["kernels"])
+# Patterns and kernels: which match, and where a sequence first goes wrong.
+
+# Names of Inductor's C++ kernels and of autograd nodes, which the dispatcher does not know.
+_NO_OPERATOR = re.compile(r"[\W_]*(cpp|graph_|aoti_torch_|autograd::|\w*Backward\d)", re.IGNORECASE)
+
+Patterns = tuple[str | None, ...]
+"""Regular expressions; None stands for any run of kernels."""
+
+
+def matches(kernel: Kernel, pattern: str) -> bool:
+    """Whether a pattern is found in the kernel's full name, short name or operator chain.
+
+    Names differ between GPUs and the CPU, operators do not. Case is ignored.
+    """
+    compiled = _compiled(pattern)
+    texts = (kernel.name, kernel.short_name, *kernel.operators)
+    return any(compiled.search(text) for text in texts)
+
+
+def hits(kernels: Sequence[Kernel], patterns: Patterns) -> tuple[Hit, ...]:
+    """Return the kernels that match any of the patterns, each with the first that matches."""
+    found = []
+    for position, kernel in enumerate(kernels, 1):
+        pattern = next((one for one in patterns if one and matches(kernel, one)), None)
+        if pattern:
+            found.append(Hit(position, kernel.short_name, pattern))
+    return tuple(found)
+
+
+def names_nothing(
+    patterns: Patterns, kernels: Iterable[Kernel], operators: Callable[[], Collection[str]]
+) -> tuple[str, ...]:
+    """Find the patterns that cannot match on the CPU, where kernels are operators.
+
+    Args:
+        patterns: those of one limit.
+        kernels: the kernels that ran; a pattern that matches one of them is possible.
+        operators: returns the names of all operators; called only if needed.
+
+    Returns:
+        The patterns that match neither a kernel that ran nor the name of an operator, and do not
+        begin like the names of compiled kernels and autograd nodes.
+    """
+    ran = list(kernels)
+    left = [
+        one
+        for one in _written(patterns)
+        if not _NO_OPERATOR.match(one) and not any(matches(kernel, one) for kernel in ran)
+    ]
+    names = operators() if left else ()
+    return tuple(one for one in left if not any(map(_compiled(one).search, names)))
+
+
+def first_mismatch(kernels: Sequence[Kernel], patterns: Patterns) -> Mismatch | None:
+    """Find where the kernels first differ from the patterns; None if they are as expected.
+
+    This keeps the set of pattern positions that are reachable after each kernel, so that the time
+    stays linear with many wildcards.
+    """
+    reachable = _skip_runs({0}, patterns)
+    for position, kernel in enumerate(kernels, 1):
+        after = _skip_runs(_step(reachable, kernel, patterns), patterns)
+        if not after:
+            wanted = _written({patterns[i] for i in reachable if i < len(patterns)})
+            return Mismatch(
+                len(kernels), position, kernel.short_name, kernel.operators, tuple(sorted(wanted))
+            )
+        reachable = after
+    if len(patterns) in reachable:
+        return None
+    return Mismatch(len(kernels), wanted=_written(patterns[min(reachable) :]))
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def _step(at: set[int], kernel: Kernel, patterns: Patterns) -> set[int]:
+    after = set()
+    for i in at - {len(patterns)}:
+        pattern = patterns[i]
+        if pattern is None or matches(kernel, pattern):
+            after.add(i if pattern is None else i + 1)
+    return after
+
+
+def _skip_runs(at: set[int], patterns: Patterns) -> set[int]:
+    reached = set(at)
+    for i, pattern in enumerate(patterns):
+        if pattern is None and i in reached:
+            reached.add(i + 1)
+    return reached
+
+
+def _written(patterns: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(pattern for pattern in patterns if pattern is not None)

@@ -1,4 +1,4 @@
-"""Every limit that there is: a function whose signature is its form, and one table of them."""
+"""Every limit: a function whose signature is its form, and one table of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time, parse_times
 
 COMPARISONS = ("min_speedup", "not_slower")
-"""The limits that are about two callables, not about a profile."""
+"""The limits on two callables, not on a profile."""
 COMPARED = ("cuda_time", "latency", "peak_memory")
-"""What two callables can be compared by."""
+"""The metrics that two callables can be compared by."""
 
 _CLOSE = 0.6
 _UNSET: Any = object()
@@ -31,17 +31,16 @@ class Limit(NamedTuple):
 
     Attributes:
         name: the marker's name.
-        qualifier: what tells it from others of its name, as it was written: ``match``,
-            ``direction``, forbidden patterns, the asked speedup; empty without.
+        qualifier: what distinguishes it from others of its name, as it was written: ``match``,
+            ``direction``, forbidden patterns, the speedup; empty otherwise.
         metric: the metric that is judged; empty for limits on kernel names, and for comparisons
             by the device's usual one.
-        bound: the largest value allowed, in the metric's unit; a fraction if ``relative``. Of
-            ``min_speedup`` how many times as fast, of ``not_slower`` the fraction that it may be
-            slower by.
-        relative: whether ``bound`` is a fraction, of what ``SHARE_OF`` says of the metric.
-        patterns: what kernels are matched with; None stands for ``...``.
-        reference: of comparisons, the other callable. check: what holds their results against
-            each other.
+        bound: the largest value allowed, in the metric's unit; a fraction if ``relative``. For
+            ``min_speedup`` the smallest speedup, for ``not_slower`` the fraction by which the
+            callable may be slower.
+        relative: whether ``bound`` is a fraction of the metric that ``SHARE_OF`` names.
+        patterns: the patterns that kernels match; None stands for ``...``.
+        reference: in comparisons, the other callable. check: compares their results.
     """
 
     name: str
@@ -55,14 +54,14 @@ class Limit(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What "the same limit" means: an inner level replaces an outer limit of equal key."""
+        """The identity of the limit: an inner level replaces an outer limit of equal key."""
         if self.compares:
             return (self.name, id(self.reference), self.metric)
         return (self.name, self.qualifier)
 
     @property
     def compares(self) -> bool:
-        """Whether it is about two callables."""
+        """Whether it compares two callables."""
         return self.name in COMPARISONS
 
     @property
@@ -91,12 +90,12 @@ class Limit(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of limit: how it is written, and how a ``Limit`` is made of the arguments.
+    """A kind of limit: how it is written, and how its arguments become a ``Limit``.
 
     Attributes:
-        form: the right forms, as errors show them.
-        help: what the limit says, for ``pytest --markers``.
-        make: a function whose signature is the limit's.
+        form: the correct forms, as errors show them.
+        help: what the limit means, for ``pytest --markers``.
+        make: the function whose signature is the limit's.
     """
 
     name: str
@@ -111,10 +110,10 @@ class Kind(NamedTuple):
 
 
 def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Limit:
-    """The limit that a marker or keyword asks for.
+    """Return the limit of a marker or keyword.
 
     Raises:
-        MarkerError: the arguments are not of the limit's form; the message shows it.
+        MarkerError: the arguments do not fit the limit's form; the message shows it.
     """
     kind = KINDS[name]
     try:
@@ -125,9 +124,10 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
 
 
 def parse_keyword(name: str, value: Any) -> Limit:
-    """The limit of a keyword: ``max_kernels=3``, ``max_memcpys={"n": 0, "direction": "d2h"}``.
+    """Return the limit of a keyword, as ``max_kernels=3`` or
+    ``max_memcpys={"n": 0, "direction": "d2h"}``.
 
-    A list or tuple stands for several positional arguments, a dict for keyword arguments.
+    A list or tuple gives several positional arguments, a dict keyword arguments.
 
     Raises:
         MarkerError: there is no such limit, it compares, or its value is wrong.
@@ -147,8 +147,8 @@ def parse_keyword(name: str, value: Any) -> Limit:
 
 
 def parse_assertion(name: str, value: Any) -> Limit:
-    """The limit of ``comparison.min_speedup(1.5)`` or ``.not_slower(by="2%")``, whose reference is
-    the comparison's.
+    """Return the limit of ``comparison.min_speedup(1.5)`` or ``.not_slower(by="2%")``; the
+    reference is that of the comparison.
 
     Raises:
         MarkerError: the value is no number above zero, or no percentage.
@@ -156,9 +156,8 @@ def parse_assertion(name: str, value: Any) -> Limit:
     try:
         return _speedup(parse_times(value)) if name == "min_speedup" else _slack(value)
     except (ValueError, TypeError) as error:
-        if name == "min_speedup":
-            raise MarkerError(f"{name}({value!r}): {error}, as in min_speedup(1.5)") from error
-        raise MarkerError(f'not_slower: {error}. The form is: not_slower(by="2%")') from error
+        form = "min_speedup(1.5)" if name == "min_speedup" else 'not_slower(by="2%")'
+        raise MarkerError(f"{name}: {error}. The form is: {form}") from error
 
 
 def _unknown(name: str) -> str:
@@ -176,7 +175,7 @@ def _signature(make: Callable[..., Limit]) -> inspect.Signature:
 def _bound(
     make: Callable[..., Limit], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> inspect.BoundArguments:
-    """The arguments as the function takes them; a TypeError in our words where it does not."""
+    """Bind the arguments to the function; raise a TypeError in our words if they do not fit."""
     kinds = {name: one.kind for name, one in _signature(make).parameters.items()}
     various = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL]
     unknown = [name for name in kwargs if name not in kinds or name in various]
@@ -191,14 +190,14 @@ def _bound(
 
 
 def _how_many(parameter: str, given: int) -> str:
-    """What is wrong with so many values for the one parameter that takes a value by position."""
+    """Say what is wrong with this number of values for the one positional parameter."""
     if not parameter:
         return "takes keyword arguments only"
     words = {"time": "takes one time", "times": "expected one number above zero"}
     return f"{words.get(parameter, 'takes one value')}, got {given}"
 
 
-# The limits. What they are given is checked here, whatever its type.
+# The limits. They check their arguments, whatever the type.
 
 
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
@@ -283,7 +282,7 @@ def forbid_kernels(*patterns: Any) -> Limit:
 
 def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
     """At least so many times as fast as another callable on the same arguments."""
-    limit = _speedup(_times(times), _compared(metric), _callable("over", over))
+    limit = _speedup(parse_times(times), _compared(metric), _callable("over", over))
     return limit._replace(check=checked(check))
 
 
@@ -295,7 +294,7 @@ def not_slower(
     return limit._replace(check=checked(check))
 
 
-# What their arguments have to be.
+# Checks of their arguments.
 
 
 def _whole(value: Any) -> int:
@@ -323,7 +322,7 @@ def _time(time: Any, us: Any, ms: Any) -> float:
 
 
 def _time_or_share(time: Any, us: Any, ms: Any) -> tuple[float, bool]:
-    """A time in microseconds, or a fraction that was written in percent; and whether it is that."""
+    """Return a time in microseconds or a fraction, and whether it is a fraction."""
     if isinstance(time, str) and time.strip().endswith("%") and us is ms is _UNSET:
         return parse_percent(time), True
     return _time(time, us, ms), False
@@ -369,13 +368,6 @@ def _speedup(times: float, metric: str = "", reference: Callable[..., Any] | Non
     return Limit("min_speedup", f"{times:g}", metric, times, reference=reference)
 
 
-def _times(value: Any) -> float:
-    try:
-        return parse_times(value)
-    except ValueError as error:
-        raise ValueError(f"{value!r}: {error}") from error
-
-
 def _slack(by: Any, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
     if not isinstance(by, str):
         raise TypeError(f"by={by!r} has no unit")
@@ -393,10 +385,10 @@ def _callable(keyword: str, value: Any) -> Callable[..., Any]:
 
 
 def checked(check: Any) -> Any:
-    """What is to hold results against each other.
+    """Return the function that compares results, if it is one, "close" or None.
 
     Raises:
-        TypeError: it is nothing that can.
+        TypeError: it is something else.
     """
     if check is None or callable(check) or (isinstance(check, str) and check == "close"):
         return check

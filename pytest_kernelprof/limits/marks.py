@@ -1,23 +1,21 @@
-"""Which limits and options the markers of a test give it."""
+"""Read the limits and options of a test from its markers."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.kinds import KINDS, parse_limit
+from pytest_kernelprof.limits.kinds import KINDS, Key, Limit, parse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from types import ModuleType
-    from typing import Any
 
     import pytest
     from _pytest.nodes import Node
 
-    from pytest_kernelprof.limits.kinds import Key, Limit
 
 OPTIONS_MARKER = "kernelprof"
 
@@ -28,11 +26,11 @@ _COMPARING = frozenset({"kernel_profile", "kernel_benchmark"})
 
 
 class Marks(NamedTuple):
-    """What the markers of a test say.
+    """The limits and options of a test.
 
     Attributes:
-        limits: its limits, an inner level's in place of an outer one of the same key.
-        comparisons: likewise, of the limits that compare two callables.
+        limits: its limits; an inner level replaces an outer limit of the same key.
+        comparisons: likewise, the limits that compare two callables.
         options: its ``kernelprof(...)`` markers, the innermost first.
     """
 
@@ -42,32 +40,32 @@ class Marks(NamedTuple):
 
 
 def marker_lines(options_line: str) -> list[str]:
-    """The lines that register our markers, for ``pytest --markers``; that of the options last."""
+    """Return the lines that register our markers, for ``pytest --markers``; the options last."""
     return [*(f"{kind.example}: {kind.help}" for kind in KINDS.values()), options_line]
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether any marker of ours stands on the test, well-formed or not."""
+    """Whether the test has any marker of ours, well-formed or not."""
     return any(mark.name in _OURS for mark in item.iter_markers())
 
 
 def limit_names(item: pytest.Item) -> tuple[str, ...]:
-    """The names of the limits that stand on the test, well-formed or not."""
+    """Return the names of the limits on the test, well-formed or not."""
     names = (mark.name for mark in item.iter_markers() if mark.name in KINDS)
     return tuple(dict.fromkeys(names))
 
 
 def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
-    """What the markers of a test say.
+    """Return the limits and options of a test.
 
     Args:
-        early: by identity, the markers that it had before its own set-up. Those of them that stand
-            nowhere in the source are hooks' (of a conftest.py), and defaults: what is written on
-            the test, its class or its module comes first.
+        early: by identity, the markers that it had before its own set-up. Those that are not in the
+            source come from hooks (of a conftest.py) and are defaults: what is written on the
+            test, its class or its module comes first.
 
     Raises:
-        MarkerError: a marker is malformed, stands twice on one level, or compares on a test that
-            hands nothing over.
+        MarkerError: a marker is malformed, set twice on one level, or compares on a test that does
+            not use the fixture.
     """
     found: dict[Key, Limit] = {}
     options: list[pytest.Mark] = []
@@ -77,7 +75,7 @@ def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
             options.append(mark)
         elif mark.name in KINDS:
             limit = parse_limit(mark.name, mark.args, mark.kwargs)
-            # Of two on one level one would be dropped without a word.
+            # Of two on one level, one would be dropped silently.
             if level and written.setdefault((id(level), limit.key), mark) is not mark:
                 raise MarkerError(_twice(limit, level))
             found.setdefault(limit.key, limit)
@@ -93,7 +91,7 @@ def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
 
 
 def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") -> None:
-    """Raise for a marker that is nearly one of ours: it would limit nothing and pass.
+    """Raise if a marker is nearly one of ours: it would limit nothing and pass.
 
     Args:
         options_form: the form of the marker that gives options.
@@ -113,10 +111,10 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
 
 
 def meant_by_strays(item: pytest.Item) -> dict[str, str]:
-    """Find markers that nobody registered, with one whole number and a name close to a limit's.
+    """Find unregistered markers with one whole number and a name close to a limit's.
 
     Returns:
-        The limit that each was probably meant to be, by the marker's name.
+        The limit that was probably meant, by the marker's name.
     """
     found = {
         mark.name: _neighbour(mark.name)
@@ -127,26 +125,26 @@ def meant_by_strays(item: pytest.Item) -> dict[str, str]:
 
 
 def names_in_vain(module: ModuleType) -> tuple[str, ...]:
-    """The markers of ours in the ``pytestmark`` of a module that pytest does not read it from."""
+    """Return our markers in the ``pytestmark`` of a module where pytest does not read it."""
     names = (getattr(mark, "name", "") for mark in _marks_on(module))
     return tuple(dict.fromkeys(name for name in names if name in _OURS))
 
 
 @functools.cache
 def _nearly(name: str) -> str:
-    """The name of ours that a marker's name nearly is, if any."""
+    """Return the name of ours that is close to a marker's name, if any."""
     return next(iter(difflib.get_close_matches(name, sorted(_OURS), n=1, cutoff=_CLOSE)), "")
 
 
 @functools.cache
 def _neighbour(name: str) -> str:
-    """The limit that has the same noun, if the name is not that limit's: ``kernel_limit``."""
+    """Return the limit with the same noun, if the name is not that limit's: ``kernel_limit``."""
     nouns = [word for word in name.split("_") if word not in _BESIDE_NOUNS]
     return "" if name in _OURS else _LIMITS_BY_NOUN.get(_stem("_".join(nouns)), "")
 
 
 def _stem(noun: str) -> str:
-    """A noun in the singular and the plural alike."""
+    """Remove the plural ending of a noun."""
     return noun.rstrip("es")
 
 
@@ -164,13 +162,13 @@ def _registered(config: pytest.Config) -> set[str]:
 def _marks(
     item: pytest.Item, early: Collection[int]
 ) -> Iterator[tuple[Node | type | None, pytest.Mark]]:
-    """The markers of a test, the innermost level first, each with the level it was written on.
+    """Yield the markers of a test, innermost level first, each with the level it is written on.
 
-    ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
-    before a derived one, and could not compose; so the levels are read here, each from its end.
-    Defaults come last. Several of them are no mistake, since each conftest.py of nested folders may
-    bring its own; pytest's order holds there: the first is the closest, as the innermost folder's
-    hook is called first.
+    ``get_closest_marker`` puts a decorator before a ``pytest.param`` mark and a base class before a
+    derived one, and cannot combine markers. So the levels are read here, each from its end.
+    Defaults come last. Several of them are no mistake, as each conftest.py of nested folders may
+    add its own. They keep pytest's order: the first is the closest, as the hook of the innermost
+    folder is called first.
     """
     defaults: list[pytest.Mark] = []
     for node in reversed(item.listchain()):
@@ -186,8 +184,8 @@ def _marks(
 
 
 def _levels_within(node: Node) -> dict[int, type | None]:
-    """The levels of a node's markers, by identity, that are others than itself: base classes, and
-    what ``pytest.param`` gives: None, since stacked parameters may each bring theirs."""
+    """Return the levels of a node's markers, by identity, that are not the node: base classes; and
+    None for markers of ``pytest.param``, as each of stacked parameters may have its own."""
     parameters = getattr(getattr(node, "callspec", None), "marks", ())
     levels: dict[int, type | None] = {id(mark): None for mark in parameters}
     written = _written(node)
@@ -198,12 +196,12 @@ def _levels_within(node: Node) -> dict[int, type | None]:
 
 
 def _written(node: Node) -> object:
-    """The function, class or module that a node is made of."""
+    """Return the function, class or module of a node."""
     return getattr(node, "obj", None)
 
 
 def _marks_on(written: object) -> list[pytest.Mark]:
-    """The markers that stand on it in the source; of a class without those of its bases."""
+    """Return its markers in the source; for a class, without those of its bases."""
     if isinstance(written, type):
         marks = vars(written).get("pytestmark", ())
     else:
@@ -213,8 +211,8 @@ def _marks_on(written: object) -> list[pytest.Mark]:
 
 
 def _twice(limit: Limit, level: Node | type) -> str:
-    told = limit.qualifier and not limit.compares  # what makes two limits the same
-    title = f"{limit.name}({limit.qualifier})" if told else limit.name
+    qualified = limit.qualifier and not limit.compares  # as in its key
+    title = f"{limit.name}({limit.qualifier})" if qualified else limit.name
     where = level.__name__ if isinstance(level, type) else level.name
     return (
         f"{title} is set twice on {where}; keep one (a class, a module or a pytest.param may "

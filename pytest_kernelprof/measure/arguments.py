@@ -1,4 +1,4 @@
-"""What is called: the callable with its arguments, made fresh for each round where asked."""
+"""The call that is measured: a callable with its arguments, new ones for each round if asked."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import gc
 import inspect
 import types
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pytest_kernelprof.capture.tensors import Watched, watch
 from pytest_kernelprof.errors import CannotMeasureError
 from pytest_kernelprof.units import name_of
 
 Call = Callable[[], Any]
 Prepare = Callable[[], Call]
-"""Hands back the next call, its arguments ready; runs outside of what is measured."""
+"""Returns the next call with its arguments ready; runs outside of what is measured."""
 
 _DEEPEST = 4
 _MOST = 5_000
-"""Values that are looked at on each level of a result."""
+"""Values that are examined on each level of a result."""
 _IN_PYTHON, _IN_C = types.FunctionType, types.WrapperDescriptorType
 _CODE = (_IN_PYTHON, _IN_C)
 _CONTAINERS = (list, tuple, set, frozenset, Mapping, deque, types.SimpleNamespace)
@@ -44,11 +45,10 @@ _UNFINISHED = "its work may continue after the call has returned, so it is not m
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a callable is called with.
+    """The arguments of a call.
 
     Attributes:
-        args, kwargs: its arguments.
-        setup: makes fresh ones before each call, or hands back None to keep these.
+        setup: returns new arguments before each call, or None to keep these.
     """
 
     args: Sequence[Any] = ()
@@ -60,10 +60,10 @@ NO_ARGUMENTS = Arguments()
 
 
 def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
-    """What hands back the next call, its arguments made fresh where there is a ``setup``.
+    """Return a function that returns the next call, with new arguments if there is a ``setup``.
 
     Raises:
-        CannotMeasureError: ``args`` are no tuple or list, ``kwargs`` no mapping, ``setup`` no
+        CannotMeasureError: ``args`` is no tuple or list, ``kwargs`` no mapping, or ``setup`` no
             callable.
     """
     args, kwargs, setup = arguments.args, arguments.kwargs, arguments.setup
@@ -86,6 +86,24 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
     return partial(_fresh_call, call, arguments, setup)
 
 
+def with_progress(prepares: Iterable[Prepare], report: Callable[[int], None]) -> Prepare:
+    """Return a function that calls ``report`` with the number of calls so far, then returns the
+    next call: of each of these in turn."""
+    turns = enumerate(prepares)
+
+    def prepare() -> Call:
+        done, one = next(turns)
+        report(done)
+        return one()
+
+    return prepare
+
+
+def watch_in_place(functions: Sequence[Callable[..., Any]], given: Arguments) -> Watched:
+    """Watch the tensors that calls may change in place; none if each call gets new arguments."""
+    return Watched() if given.setup is not None else watch(functions, given.args, given.kwargs)
+
+
 def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[[], Any]) -> Call:
     args, kwargs = args_and_kwargs("setup", setup(), arguments)
     return partial(call, *args, **kwargs)
@@ -94,13 +112,15 @@ def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[
 def args_and_kwargs(
     who: str, fresh: Any, given: Arguments | None = None
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The arguments that somebody handed out.
+    """Split what ``setup`` or ``fresh`` returned into arguments and keyword arguments.
 
     Args:
-        given: what None stands for.
+        who: which of the two it was, for the message.
+        fresh: what it returned.
+        given: the arguments that None stands for.
 
     Raises:
-        CannotMeasureError: they are not of the form.
+        CannotMeasureError: it returned something else than arguments.
     """
     if fresh is None and given is not None:
         return given.args, given.kwargs
@@ -125,11 +145,11 @@ def _is_args_and_kwargs(fresh: Any) -> bool:
 
 
 def first_call(prepare: Prepare) -> Any:
-    """Call once, before anything is measured; hands back the result.
+    """Call once, before anything is measured, and return the result.
 
     Raises:
-        CannotMeasureError: the call only made an object that would do the work later, or that
-            stands for work under way: measured, it would look as if there were none.
+        CannotMeasureError: the call returned an object that does the work later, or that stands
+            for work under way. If it were measured, there would seem to be no work.
     """
     call = prepare()
     result = call()
@@ -149,15 +169,15 @@ def first_call(prepare: Prepare) -> Any:
 
 
 def _named(value: Any) -> str:
-    """A value by its type, for example "an async generator"."""
+    """Name a value by its type, for example "an async generator"."""
     kind = type(value).__name__.strip("_").replace("_", " ")
     return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def _lazy(result: Any) -> tuple[Any, str] | None:
-    """What in a result would do its work later, or does it now, and why it is not measured.
+    """Find what in a result does its work later, or still does it, and why it is not measured.
 
-    No code of the result is run: types tell what it is, the garbage collector what it holds.
+    This runs no code of the result: types say what it is, the garbage collector what it holds.
     """
     level = [(result, True)]
     for _ in range(_DEEPEST + 1):
@@ -175,11 +195,11 @@ def _lazy(result: Any) -> tuple[Any, str] | None:
 
 
 def _why_refused(value: Any, is_result: bool) -> str:
-    """Why a value is not measured; empty where it is.
+    """Return why a value is not measured; empty if it is.
 
     Args:
         is_result: whether it is a result, alone or in a container of results. Any other object may
-            hold threads, counters and generators for its own use: of these only a body that has
+            hold threads, counters and generators for its own use; of these, only a body that has
             not begun is refused.
     """
     state = _STATES.get(type(value))
@@ -191,8 +211,8 @@ def _why_refused(value: Any, is_result: bool) -> str:
 
 
 def _makes_the_next(value: Any) -> bool:
-    """Whether a value runs code to hand out the next one, or to be awaited. A file or another
-    reader, and an iterator over what is there, only hand out data."""
+    """Whether a value runs code to return its next item, or to be awaited. A file or another
+    reader, and an iterator over existing items, only return data."""
     kind = type(value)
     if _of_type(kind, "read") or kind.__module__ == "csv":
         return False
@@ -207,7 +227,7 @@ def _makes_the_next(value: Any) -> bool:
 
 
 def _of_type(kind: type, name: str) -> Any:
-    """What a type, and not a value of it, has by a name."""
+    """Look a name up on a type, not on a value of it."""
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
@@ -219,8 +239,8 @@ def _is_data(kind: type) -> bool:
 
 
 def _stands_for_work(value: Any) -> bool:
-    """Whether it is what those hand out who work on another thread: futures of any library, results
-    of pools, threads and processes."""
+    """Whether it stands for work on another thread: a future of any library, a result of a pool, a
+    thread or a process."""
     kind = type(value)
     return any(
         all(callable(getattr(kind, name, None)) for name in names)

@@ -1,33 +1,43 @@
-"""Several callables measured in turn in one run, and how many times as fast each is."""
+"""Measure several callables in turn in one run, and compare how fast they are."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import statistics
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.capture.agreement import nobody_else
+from pytest_kernelprof.capture import unprofiled_rounds
+from pytest_kernelprof.capture.agreement import Agreement, nobody_else
+from pytest_kernelprof.capture.session import refuse_to_nest
 from pytest_kernelprof.capture.tensors import OwnMemory
-from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device.conditions import alone, no_times
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
-from pytest_kernelprof.measure.completeness import require_clock, require_complete
+from pytest_kernelprof.measure.arguments import (
+    Arguments,
+    Prepare,
+    preparer,
+    watch_in_place,
+    with_progress,
+)
+from pytest_kernelprof.measure.checks import CLOSE, Check, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.policy import (
     EXACT_ROUNDS,
     Plan,
     ProfileRounds,
+    Progress,
     Shown,
     TimeCalls,
     again,
     kept_throttled,
     more_pairs,
+    require_clock,
+    require_complete,
     shown_on_ranks,
     silently,
 )
@@ -46,11 +56,7 @@ from pytest_kernelprof.stats.intervals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.measure.checks import Check
-    from pytest_kernelprof.measure.policy import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
 CompareBy = Literal["cuda_time", "latency", "peak_memory"]
 
 _FEWEST_BYTES = 1.0
-"""What a call without allocations is taken for: nothing has no ratio to anything."""
+"""Stands for zero bytes, which have no ratio to anything."""
 
 
 def contest(
@@ -73,41 +79,31 @@ def contest(
     measuring: OpenProgress = silently,
     agreeing: Agreeing = nobody_else,
 ) -> Contest:
-    """Warm up and profile each callable, then take so many rounds of each in turn; more where
-    twelve or more still give no interval of how each compares with the ``reference``.
+    """Warm up and profile each callable, then take rounds of each in turn. Take more rounds while
+    twelve or more give no interval of the ratio to the ``reference``.
 
-    Of several ranks a round is as long as that of the slowest: so all of them decide alike.
+    On several ranks, a round takes as long as on the slowest, so that all ranks decide alike.
 
     Args:
-        metric: what they are compared by.
-        check: what holds a candidate's first result against the reference's; None does not.
-        fresh: hands out other inputs for one more call of each, which shows a remembered result.
+        metric: the metric that they are compared by.
+        check: compares a candidate's first result with the reference's; None does not.
+        fresh: returns other inputs for one more call of each, which shows a remembered result.
         agreeing: begins a call of all ranks.
 
     Raises:
-        IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
-            kind GpuBusy) there can be no lock of the GPU.
-        MarkerError: there is no ratio, since a round took none of what is compared.
+        IncompleteProfile: the profiler is not available, a profile stayed incomplete, or (its kind
+            GpuBusy) the GPU could not be locked.
+        MarkerError: there is no ratio, since the metric of a round is zero.
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
-    from pytest_kernelprof.capture.session import refuse_to_nest
-    from pytest_kernelprof.capture.tensors import Watched, watch
-    from pytest_kernelprof.device.conditions import no_times
-    from pytest_kernelprof.device.inventory import current_device
-
-    device, given, own = current_device(plan.device), arguments, OwnMemory()
+    device, given, own = inventory.current_device(plan.device), arguments, OwnMemory()
     refuse_to_nest()
-
-    def watched(*functions: Callable[..., Any]) -> Watched:
-        if given.setup is not None:
-            return Watched()
-        return watch(functions, arguments.args, arguments.kwargs)
 
     with sharing(device, plan.lock_timeout_s, plan.who):
         if fresh is not None:
             arguments = in_own_memory(given, own)
         prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
-        before = watched()
+        before = watch_in_place([], arguments)
         checks = Checks(check, reference, device, fresh=fresh is not None)
         profiles = dict[str, Profile]()
         with agreeing() as agreement:
@@ -134,7 +130,7 @@ def contest(
             *(device, plan, metric, reference, prepares, profiles, measuring, agreeing),
             checks=checks.found,
         )
-        in_rounds = watched(*callables.values())
+        in_rounds = watch_in_place(list(callables.values()), arguments)
         found.take(plan.rounds)
         found.in_place = in_rounds.changed()
         found.take_until_sure()
@@ -146,66 +142,59 @@ def contest(
         return found
 
 
+@dataclass(eq=False)
 class Contest:
-    """The rounds of all callables of a comparison, and the way to more of them.
+    """The rounds of all callables of a comparison; takes more of them.
 
     Attributes:
-        in_place: the tensors that the calls changed.
-        metric: what the callables are compared by.
-        profiles: of each callable the profile of its warmed-up call.
+        metric: the metric that the callables are compared by.
         reference: the name of the callable that the others are compared with.
+        prepares: for each callable, the function that returns its next call.
+        profiles: for each callable, the profile of its warmed-up call.
+        checks: for each candidate, how its results compare, in words.
+        in_place: the tensors that the calls changed.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        plan: Plan,
-        metric: CompareBy,
-        reference: str,
-        prepares: Mapping[str, Prepare],
-        profiles: Mapping[str, Profile],
-        measuring: OpenProgress = silently,
-        agreeing: Agreeing = nobody_else,
-        checks: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        self.in_place: tuple[str, ...] = ()
-        self.metric = metric
-        self.profiles = profiles
-        self.reference = reference
-        self._device = device
-        self._plan = plan
-        self._checks = {} if checks is None else checks
-        self._prepares = prepares
-        self._measuring = measuring
-        self._agreeing = agreeing
-        self._series: dict[str, list[float]] = {name: [] for name in profiles}
+    device: Device
+    plan: Plan
+    metric: CompareBy
+    reference: str
+    prepares: Mapping[str, Prepare]
+    profiles: Mapping[str, Profile]
+    measuring: OpenProgress = silently
+    agreeing: Agreeing = nobody_else
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._series: dict[str, list[float]] = {name: [] for name in self.profiles}
         self._kernels: dict[str, set[int]] = defaultdict(set)
         self._disturbed: list[Conditions] = []
 
     @property
     def pairs(self) -> int:
-        """Rounds of each, so far."""
+        """The number of rounds of each callable so far."""
         return len(next(iter(self._series.values())))
 
     @property
     def disturbed(self) -> bool:
-        """Whether no verdict can stand on these rounds."""
+        """Whether the GPU was disturbed, so that these rounds decide nothing."""
         return bool(self._disturbed)
 
     def take(self, pairs: int) -> None:
-        """Take more rounds of each callable: microseconds, of ``peak_memory`` bytes.
+        """Take more rounds of each callable, in microseconds; in bytes for ``peak_memory``.
 
         Raises:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
         """
-        order = order_of_turns(list(self._prepares), self.pairs, pairs)
-        with self._agreeing() as agreement:
+        order = order_of_turns(list(self.prepares), self.pairs, pairs)
+        with self.agreeing() as agreement:
             of_ranks = agreement.gather("values", self._values(order, agreement))
         for name, *values in zip(order, *of_ranks, strict=True):
             self._series[name].append(max(values))
 
     def take_until_sure(self) -> None:
-        """Take more rounds while neighbours are so alike that a ratio has no interval yet."""
+        """Take more rounds while neighbours are so alike that a ratio has no interval."""
         others = [name for name in self._series if name != self.reference]
         while self.pairs >= FEWEST_FOR_BLOCKS:
             decided = all(self.paired(name).low is not None for name in others)
@@ -215,14 +204,14 @@ class Contest:
             self.take(more)
 
     def values(self, name: str) -> tuple[float, ...]:
-        """One callable's rounds, in the order in which they were taken."""
+        """Return one callable's rounds, in the order in which they were taken."""
         return tuple(self._series[name])
 
     def paired(self, candidate: str) -> Paired:
-        """How the candidate compares with the reference, pair by pair.
+        """Compare the candidate with the reference, pair by pair.
 
         Raises:
-            MarkerError: a round took none of what is compared.
+            MarkerError: the metric of a round is zero.
         """
         least = _FEWEST_BYTES if self.metric == "peak_memory" else 0.0
         current, baseline = (
@@ -238,7 +227,7 @@ class Contest:
         return found
 
     def record(self, names: Sequence[str] = (), verdicts: Sequence[Verdict] = ()) -> Comparison:
-        """What there is by now, of some callables or of all."""
+        """Return the comparison so far: of the named callables, or of all."""
         chosen = [name for name in self._series if not names or name in names]
         return Comparison(
             metric=self.metric,
@@ -262,19 +251,19 @@ class Contest:
             high=interval.high if interval else None,
             paired=None if name == self.reference else self.paired(name),
             unstable=tuple(sorted(counts)) if len(counts) > 1 else (),
-            checks=self._checks.get(name, ()),
+            checks=self.checks.get(name, ()),
         )
 
     def _values(self, order: Sequence[str], agreement: Agreement) -> list[float]:
         if self.metric == "peak_memory":
             return [self._peak(name, agreement) for name in order]
-        plan, history = self._plan, list[Shown]()
+        plan, history = self.plan, list[Shown]()
         of_device = self.metric == "cuda_time"
         take = self._device_times if of_device else self._latencies
         step = ProfileRounds(len(order)) if of_device else TimeCalls(len(order))
         with (
-            self._measuring() as progress,
-            alone(self._device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
+            self.measuring() as progress,
+            alone(self.device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
             while not history or again(history):
                 values, problems = take(order, progress, agreement)
@@ -295,10 +284,10 @@ class Contest:
         self, order: Sequence[str], progress: Progress, agreement: Agreement
     ) -> tuple[list[float], str]:
         taken = sessions.profile_rounds(
-            self._device,
+            self.device,
             self._next_of(order, progress),
             len(order),
-            flush_l2=self._plan.flush_l2,
+            flush_l2=self.plan.flush_l2,
             agreement=agreement,
         )
         problems = "; ".join(taken.facts.profile.integrity.problems)
@@ -312,33 +301,23 @@ class Contest:
     def _latencies(
         self, order: Sequence[str], progress: Progress, agreement: Agreement
     ) -> tuple[list[float], str]:
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
-
-        timings = time_calls(
-            self._device,
+        timings = unprofiled_rounds.time_calls(
+            self.device,
             self._next_of(order, progress),
             len(order),
-            flush=flusher(self._device, wanted=self._plan.flush_l2),
+            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=True,  # calls in a row would mix the callables
             agreement=agreement,
         )
         return list(timings.latency_us), ""
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
-        """What hands back the next call in the order, and tells of it, outside the clock."""
-        turn = itertools.count()
-
-        def prepare() -> Callable[[], object]:
-            i = next(turn)
-            progress("comparing", i, len(order))
-            return self._prepares[order[i]]()
-
-        return prepare
+        """Return a function that reports progress and returns the next call in the order."""
+        report = partial(progress, "comparing", of=len(order))
+        return with_progress((self.prepares[name] for name in order), report)
 
     def _peak(self, name: str, agreement: Agreement) -> float:
-        from pytest_kernelprof.capture.unprofiled_rounds import watch_memory
-
-        memory = watch_memory(self._device, self._prepares[name], 1, agreement)
+        memory = unprofiled_rounds.watch_memory(self.device, self.prepares[name], 1, agreement)
         if memory is None:
             raise IncompleteProfile(
                 "comparison: peak_memory is not available: the allocator keeps no history to read "

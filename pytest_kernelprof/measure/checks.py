@@ -1,27 +1,25 @@
-"""Whether the candidates of a comparison return what the reference does, and compute it anew."""
+"""Check that candidates of a comparison return what the reference does, and compute it anew."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.capture.tensors import Likeness, OwnMemory, kept, likeness
-from pytest_kernelprof.device.inventory import synchronize
+from pytest_kernelprof.device.inventory import Device, synchronize
 from pytest_kernelprof.errors import WrongResult
-from pytest_kernelprof.measure.arguments import Arguments, args_and_kwargs
+from pytest_kernelprof.measure.arguments import Arguments, Prepare, args_and_kwargs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.profile import Profile
 
-    Check = Callable[[Any, Any], Any] | Literal["close"] | None
-    """What holds a candidate's result against the reference's; None does not."""
-
+Check = Callable[[Any, Any], Any] | Literal["close"] | None
+"""What compares a candidate's result with the reference's; None does not."""
 CLOSE: Literal["close"] = "close"
 NOT_CHECKED = "not checked for remembered results"
 
@@ -32,8 +30,8 @@ _REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A result held against the reference's: in words, and what is wrong with it, if anything."""
+class _Finding:
+    """How a result compares with the reference's, in words; and what is wrong, if anything."""
 
     words: str = ""
     wrong: str = ""
@@ -42,10 +40,10 @@ class _Held:
 
 
 class Checks:
-    """Holds the results of the calls with which a comparison begins against each other.
+    """Compares the results of the first calls of a comparison.
 
     Attributes:
-        found: of each candidate what was found, in words.
+        found: for each candidate, how its results compare, in words.
     """
 
     def __init__(self, check: Check, reference: str, device: Device, *, fresh: bool) -> None:
@@ -55,10 +53,10 @@ class Checks:
         self._device = device
         self._keeps_all = fresh
         self._firsts: dict[str, Any] = {}
-        self._held = _Held()
+        self._finding = _Finding()
 
     def look(self, name: str, result: Any) -> None:
-        """Keep the result of the reference's first call, or hold a candidate's against it, before
+        """Keep the result of the reference's first call, or compare a candidate's with it, before
         another call writes to its memory."""
         if self._check is None:
             return
@@ -66,36 +64,37 @@ class Checks:
         if name == self._reference or self._keeps_all:
             self._firsts[name] = self._kept(result)
         if name != self._reference:
-            self._held = self._hold(result, self._firsts[self._reference])
+            self._finding = self._compare(result, self._firsts[self._reference])
         synchronize(self._device)
 
     def settle(
         self, name: str, agreement: Agreement, reference: Prepare, in_place: Sequence[str]
     ) -> None:
-        """Note what ``look`` found of a candidate; what is wrong on one rank is so on all.
+        """Note how ``look`` found a candidate. A result that is wrong on one rank is wrong on all.
 
         Args:
-            reference: hands back another call of it.
-            in_place: the arguments that calls changed, so that each has other inputs.
+            reference: returns another call of the reference.
+            in_place: the arguments that calls changed, so that each call has other inputs.
 
         Raises:
-            WrongResult: the candidate returned another result, and the reference always the same.
+            WrongResult: the candidate returned another result, though the reference always returns
+                the same.
         """
-        held = self._held
+        finding = self._finding
         if self._check is None:
-            held = _Held("results not checked (check=None)")
+            finding = _Finding("results not checked (check=None)")
         elif self._check == CLOSE and in_place:
             why = f"{', '.join(in_place)} changes in place; make new ones with setup="
-            held = _Held(f"results not compared: {why}")
-        said = f"{name} returned a different result than {self._reference}: {held.wrong}"
+            finding = _Finding(f"results not compared: {why}")
+        said = f"{name} returned a different result than {self._reference}: {finding.wrong}"
         first = self._firsts.get(self._reference)
-        held = self._judged(held, said, agreement, reference, first)
-        self.found[name] = (held.words, NOT_CHECKED)
+        finding = self._judged(finding, said, agreement, reference, first)
+        self.found[name] = (finding.words, NOT_CHECKED)
 
     def release(self) -> None:
-        """Let go of all results."""
+        """Drop all results."""
         self._firsts.clear()
-        self._held = _Held()
+        self._finding = _Finding()
 
     def on_other_inputs(
         self,
@@ -104,11 +103,11 @@ class Checks:
         own: OwnMemory,
         agreement: Agreement,
     ) -> None:
-        """Call each once more, on other inputs in the memory of those before.
+        """Call each once more, on other inputs in the memory of the first ones.
 
         Raises:
             WrongResult: a candidate returned another result than the reference.
-            CannotMeasureError: what was handed out are no arguments.
+            CannotMeasureError: ``fresh`` returned something else than arguments.
         """
         args, kwargs = args_and_kwargs("fresh", handed_out)
 
@@ -127,7 +126,7 @@ class Checks:
             told = f"{NOT_CHECKED} (fresh= gave {why})"
         for name, (words, _) in self.found.items():
             result = result_of(name)
-            held = self._hold(result, reference)
+            finding = self._compare(result, reference)
             if likeness(result, self._firsts.get(name)).agrees and not same:
                 said = (
                     f"{name} returned the result of other inputs: on those of fresh= it returned "
@@ -137,14 +136,14 @@ class Checks:
             else:
                 said = (
                     f"{name}, on the inputs of fresh=, returned a different result than "
-                    f"{self._reference}: {held.wrong}"
+                    f"{self._reference}: {finding.wrong}"
                 )
-            held = self._judged(held, said, agreement, again, reference)
-            if held.agrees:
+            finding = self._judged(finding, said, agreement, again, reference)
+            if finding.agrees:
                 self.found[name] = (words, told)
 
     def _kept(self, result: Any) -> Any:
-        """A copy, or what kept it from being made: a lack of memory, for example."""
+        """Return a copy, or the error that prevented it: a lack of memory, for example."""
         try:
             return kept(result)
         except Exception as error:
@@ -153,43 +152,43 @@ class Checks:
             return error
 
     def _judged(
-        self, held: _Held, said: str, agreement: Agreement, again: Prepare, reference: Any
-    ) -> _Held:
-        """What was found, unless it is wrong on any rank. Where another call of the reference shows
-        that its results are never the same, nothing follows from those."""
-        if self._check == CLOSE and any(agreement.gather("what differs", held.wrong)):
+        self, finding: _Finding, said: str, agreement: Agreement, again: Prepare, reference: Any
+    ) -> _Finding:
+        """Return the finding unless it is wrong on any rank. If another call of the reference
+        returns something else again, results cannot be compared."""
+        if self._check == CLOSE and any(agreement.gather("what differs", finding.wrong)):
             another = again()()
             synchronize(self._device)
             random = bool(likeness(another, reference).apart)
             if any(agreement.gather("what differs again", random)):
                 why = f"those of {self._reference} differ between calls"
-                return _Held(f"results not compared: {why}")
-        wrong = said if held.wrong else ""
+                return _Finding(f"results not compared: {why}")
+        wrong = said if finding.wrong else ""
         for one in (wrong, *agreement.gather("the results", wrong)):
             if one:
-                raise WrongResult(wrong or f"on another rank: {one}") from held.error
-        return held
+                raise WrongResult(wrong or f"on another rank: {one}") from finding.error
+        return finding
 
-    def _hold(self, result: Any, reference: Any) -> _Held:
-        """A result against the reference's, by the check."""
+    def _compare(self, result: Any, reference: Any) -> _Finding:
+        """Compare a result with the reference's by the check."""
         if self._check == CLOSE:
             if isinstance(reference, Exception):
-                return _Held(f"results not compared: {type(reference).__name__}")
+                return _Finding(f"results not compared: {type(reference).__name__}")
             return _by_norm(likeness(result, reference))
         assert callable(self._check)
         name = getattr(self._check, "__name__", "the check")
         try:
             says = self._check(result, reference)
             if says is None or says:
-                return _Held(f"results pass {name}", agrees=True)
+                return _Finding(f"results pass {name}", agrees=True)
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
-            return _Held(wrong=f"{type(error).__name__}: {first}", error=error)
-        return _Held(wrong=f"{name} says {says}")
+            return _Finding(wrong=f"{type(error).__name__}: {first}", error=error)
+        return _Finding(wrong=f"{name} says {says}")
 
 
 def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
-    """The same arguments, copied to memory of our own; by ``setup`` anew for each call."""
+    """Return the arguments copied to memory of our own; with ``setup``, anew for each call."""
     if given.setup is None:
         return Arguments(*own.holding(given.args, given.kwargs))
     setup = given.setup
@@ -197,7 +196,7 @@ def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
 
 
 def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
-    """Refuse candidates whose warmed-up call does nothing on the GPU, where the reference's does.
+    """Refuse candidates whose warmed-up call does nothing on the GPU though the reference's does.
 
     Raises:
         WrongResult: there is one, on any rank.
@@ -217,15 +216,15 @@ def _activities(profile: Profile) -> float:
     return sum(profile.metrics[name].value or 0 for name in names if name in profile.metrics)
 
 
-def _by_norm(found: Likeness) -> _Held:
+def _by_norm(found: Likeness) -> _Finding:
     named = ", ".join(found.left_out[:_MOST_NAMED])
     left_out = f"{named}{_more(found.left_out, _MOST_NAMED)}"
     if found.apart:
-        return _Held(wrong=f"{found.apart[0]}{_more(found.apart, 1)}. {_REMEDY}")
+        return _Finding(wrong=f"{found.apart[0]}{_more(found.apart, 1)}. {_REMEDY}")
     if found.norm is None:
-        return _Held(f"results not compared: {left_out}")
+        return _Finding(f"results not compared: {left_out}")
     besides = f"; not compared: {left_out}" if left_out else ""
-    return _Held(f"results agree (relative norm {found.norm:.2g}{besides})", agrees=True)
+    return _Finding(f"results agree (relative norm {found.norm:.2g}{besides})", agrees=True)
 
 
 def _more(of: Sequence[str], named: int) -> str:

@@ -1,7 +1,6 @@
-"""What to measure of a callable, and what to do next: every "again?" is a pure function of what was
-seen.
+"""What to measure, and what to do next: a pure function of what the steps so far showed.
 
-`runner` executes the steps and notes what each showed. Nothing here calls, times or waits.
+`runner` takes the steps and notes what each showed. Nothing here calls, times or waits.
 """
 
 from __future__ import annotations
@@ -9,29 +8,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
-from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Verdict
+from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.schema.recording import DeviceKind
 
 EXACT_ROUNDS = 2
-"""Rounds of a session whose counts alone are wanted: enough to see that they differ."""
+"""Rounds of a session that only counts: enough to see that counts differ."""
 PROVING_ROUNDS = 3
-"""Replays of a CUDA graph that must have equal numbers of children. Beyond it rounds are timed."""
+"""Replays of a CUDA graph that must have equal numbers of children. More rounds are timed."""
 TIMED_ROUNDS = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be taken for a set of limits, or for a report.
+    """What a set of limits or a report needs.
 
     Attributes:
-        device_times: rounds enough for an interval of the device's times.
+        device_times: enough rounds for an interval of the device's times.
         host_times: unprofiled calls, timed.
         memory: unprofiled calls whose memory is watched.
     """
@@ -56,14 +55,14 @@ class Plan:
         memory: whether to watch memory in unprofiled calls.
         flush_l2: whether the L2 cache is flushed before each timed call.
         stacks: whether Python frames are recorded.
-        inputs: of a block on the CPU, whether operators' inputs are recorded, which tell operators
-            from ranges of their name.
-        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
-            the limit.
-        sample_on: whether rounds are added while a verdict on a time is not reached.
-        lock_timeout_s: how long to wait for other processes on the same GPU that hold its lock.
-        who: what that process is told of this one, a test for example.
-        ignore_children: whether child processes are meant to do work that is not counted.
+        inputs: of a block on the CPU, whether operators' inputs are recorded, which distinguish
+            operators from ranges of their name.
+        roofline: whether shapes are recorded, for the work of each kernel, if the device is the
+            limit.
+        sample_on: whether rounds are added until a verdict on a time is reached.
+        lock_timeout_s: how long to wait for other processes that hold the lock of the GPU.
+        who: the name under which other processes see this one, a test for example.
+        ignore_children: whether the user ignores the work of child processes.
     """
 
     device: DeviceKind
@@ -82,39 +81,36 @@ class Plan:
 
     @property
     def timed(self) -> bool:
-        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
+        """Whether any time is measured: that needs the GPU alone, and a cold L2."""
         return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
 
 
 WARMUP_OF_RANKS = 2
-"""DistributedDataParallel rebuilds its buckets in its second step, with broadcasts of their own."""
+"""DistributedDataParallel rebuilds its buckets in its second step, with extra broadcasts."""
+_OF_ALL_RANKS = (
+    *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
+    *("stacks", "roofline", "sample_on", "lock_timeout_s"),
+)
+"""The fields of a plan that all ranks take at the largest value of any rank."""
 
 
 def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
-    """The plan that takes on each rank what any of them needs, so that all make the same calls.
+    """Return the plan that takes on each rank what any of them needs: all make the same calls.
 
     Raises:
-        MarkerError: they are to be measured on different kinds of devices.
+        MarkerError: they measure on different kinds of devices.
     """
-    first = plans[0]
     kinds = sorted({plan.device for plan in plans})
     if len(kinds) > 1:
         raise MarkerError(
             f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
             "--kernelprof-device=cpu or cuda"
         )
-    return dataclasses.replace(
-        first,
-        warmup=max(WARMUP_OF_RANKS if len(plans) > 1 else 1, *(plan.warmup for plan in plans)),
-        rounds=max(plan.rounds for plan in plans),
-        host_rounds=max(plan.host_rounds for plan in plans),
-        memory=any(plan.memory for plan in plans),
-        flush_l2=any(plan.flush_l2 for plan in plans),
-        stacks=any(plan.stacks for plan in plans),
-        roofline=any(plan.roofline for plan in plans),
-        sample_on=any(plan.sample_on for plan in plans),
-        lock_timeout_s=max(plan.lock_timeout_s for plan in plans),
-    )
+    most: dict[str, Any] = {
+        name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS
+    }
+    most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS if len(plans) > 1 else 1)
+    return dataclasses.replace(plans[0], **most)
 
 
 def plan_of(
@@ -129,9 +125,9 @@ def plan_of(
     who: str = "",
     ignore_children: bool = False,
 ) -> Plan:
-    """The plan that takes what is needed, and no more.
+    """Return the plan that takes what is needed, and no more.
 
-    Who asks for a number of rounds gets that number, decided or not, and host times with it.
+    If ``rounds`` is given, that number is taken, decided or not, and host times with it.
     """
     timed = needs.device_times or needs.host_times
     host = needs.host_times or rounds is not None
@@ -161,82 +157,81 @@ class WarmUp(msgspec.Struct, frozen=True, tag=True):
     of: int
 
 
-class ProfileRounds(msgspec.Struct, frozen=True, tag=True):
-    """One profiler session of so many rounds.
+class Batch(msgspec.Struct, frozen=True):
+    """A number of rounds, which are added to the other batches of its kind.
 
     Attributes:
-        batch: 0 for the session that the kernels are of; 1, 2, ... for further rounds, which join
-            it. A batch that is taken again keeps its number.
+        batch: its number, from 0. A batch that is taken again keeps its number.
+        reason: why more than usual is taken, in words; empty otherwise.
+    """
+
+    rounds: int
+    batch: int = 0
+    reason: str = ""
+
+
+class ProfileRounds(Batch, frozen=True, tag=True):
+    """One profiler session; the profile has the kernels of batch 0.
+
+    Attributes:
         flush_l2: whether the L2 cache is flushed before each round.
-        reason: why it is taken, where it is more than usual, in words.
     """
 
-    rounds: int
-    batch: int = 0
     flush_l2: bool = False
-    reason: str = ""
 
 
-class TimeCalls(msgspec.Struct, frozen=True, tag=True):
-    """So many unprofiled calls, timed on the host.
+class TimeCalls(Batch, frozen=True, tag=True):
+    """Unprofiled calls, timed on the host."""
 
-    Attributes:
-        batch: 0 for the first, 1, 2, ... for further rounds, which join it.
-        second_look: a measurement of its own, beside the others.
-        reason: why it is taken, where it is more than usual, in words.
-    """
 
-    rounds: int
-    batch: int = 0
-    second_look: bool = False
-    reason: str = ""
+class SecondLook(TimeCalls, frozen=True, tag=True):
+    """Unprofiled calls, timed on the host, that are a separate measurement."""
 
 
 class WatchMemory(msgspec.Struct, frozen=True, tag=True):
-    """So many unprofiled calls whose memory is watched."""
+    """Unprofiled calls whose memory is watched."""
 
     rounds: int
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True):
-    """Ask how the limits fare by what there is."""
+    """Ask for the verdicts of the limits on what was measured so far."""
 
 
 class RecordShapes(msgspec.Struct, frozen=True, tag=True):
     """One profiler session of one round that records the shapes of operators' inputs."""
 
 
-Step = WarmUp | ProfileRounds | TimeCalls | WatchMemory | Judge | RecordShapes
-Batch = ProfileRounds | TimeCalls
+Step = WarmUp | ProfileRounds | TimeCalls | SecondLook | WatchMemory | Judge | RecordShapes
 
 
 class Progress(Protocol):
-    """Told now and then how far a measurement is; called outside of everything that is timed."""
+    """Reports how far a measurement is; called outside of what is timed."""
 
     def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
-        """Note how far it is.
+        """Report a round.
 
         Args:
-            what: what is being done, for example "profiling". done, of: rounds.
-            reason: why it takes more than usual, in words; empty otherwise.
+            what: the present step, for example "profiling". done, of: rounds.
+            reason: why more than usual is taken, in words; empty otherwise.
         """
 
 
 def no_progress(what: str, done: int, of: int, reason: str = "") -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def silently() -> contextlib.AbstractContextManager[Progress]:
-    """Where nothing is told: the form of a context that says nothing."""
+    """Return a context that reports no progress."""
     return contextlib.nullcontext(no_progress)
 
 
 # What to do next.
 
 TRIES = 3
-"""How often a batch is taken that is incomplete, or during which the GPU throttles."""
+"""How often a batch is taken if it is incomplete or the GPU throttles."""
 MOST_ROUNDS = 96
-"""Where sampling ends: after 12, 24 and 48 rounds the interval has been looked at three times."""
+"""Where sampling ends: after 12, 24 and 48 rounds the interval was computed three times."""
 MEMORY_ROUNDS = 2
 _MOST_WARMUPS = 5
 
@@ -265,8 +260,8 @@ class Shown:
 
 
 def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
-    """What one step showed on all ranks together: each that needs it taken again has all take it
-    again. So what follows of it, a pure function, is the same on all of them."""
+    """Join what one step showed on all ranks. If one rank needs it again, all take it again: so the
+    next step, a pure function, is the same on all of them."""
     first = shown[0]
     return Shown(
         first.step,
@@ -281,7 +276,7 @@ def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
 
 
 def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
-    """The next step of a measurement; None when there is nothing more to take.
+    """Return the next step of a measurement; None if it is complete.
 
     In order: warm-up calls, a session until it is sound, memory, host times; then, while verdicts
     on times need it, a second look and further rounds; at last shapes, where the device is the
@@ -298,15 +293,15 @@ def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
 
 
 def next_rounds(taken: int) -> int:
-    """How many more rounds to take after so many: as many again, up to `MOST_ROUNDS` in all."""
+    """Return how many more rounds to take: as many again, up to `MOST_ROUNDS` in all."""
     return max(0, min(taken, MOST_ROUNDS - taken))
 
 
 def again(batch: Sequence[Shown]) -> str:
-    """Why a batch has to be taken again after these tries of it; empty where it stands.
+    """Return why a batch is taken again after these tries of it; empty if it is kept.
 
-    A session that is incomplete is taken three times; cold code is run again until it is warm, at
-    most five times; a batch during which the GPU throttled is taken three times and then kept.
+    An incomplete session is taken three times. Cold code runs again until it is warm, at most five
+    times. A batch during which the GPU throttled is taken three times and then kept.
     """
     reason, incomplete, cold, throttled = "", 0, 0, 0
     for one in batch:
@@ -325,29 +320,24 @@ def again(batch: Sequence[Shown]) -> str:
 
 
 def retakes(history: Sequence[Shown]) -> int:
-    """How many incomplete sessions were taken again before the one that the kernels are of."""
-    return sum(not one.complete for one in _batch(history, ProfileRounds, 0)[:-1])
+    """Count the incomplete sessions before the one with the kernels of the profile."""
+    return sum(not one.complete for one in _batches(history, ProfileRounds)[0][:-1])
 
 
 def settled(history: Sequence[Shown]) -> bool:
-    """Whether the code was warm in the session that the kernels are of."""
-    return not _batch(history, ProfileRounds, 0)[-1].cold
+    """Whether the code was warm in the session with the kernels of the profile."""
+    return not _batches(history, ProfileRounds)[0][-1].cold
 
 
 def kept_throttled(history: Sequence[Shown]) -> int:
-    """The rounds that were kept although the GPU throttled, since it did so again and again."""
-    kept: list[Shown] = []
-    for one in history:
-        step = one.step
-        if isinstance(step, Batch):
-            kept = [other for other in kept if not _same_batch(other.step, step)]
-            kept.append(one)
+    """Count the rounds that were kept although the GPU throttled in each try."""
+    kept = [tries[-1] for tries in _batches(history, ProfileRounds, TimeCalls, SecondLook)]
     return sum(_rounds_of(one) for one in kept if one.throttled)
 
 
 def more_pairs(taken: int, *, decided: bool, disturbed: bool) -> int:
-    """How many more pairs a comparison takes that has so many; none on a disturbed GPU, which more
-    of the same would not make quiet."""
+    """Return how many more pairs a comparison takes; none on a disturbed GPU, which more pairs
+    would not make quiet."""
     return 0 if decided or disturbed else next_rounds(taken)
 
 
@@ -357,9 +347,10 @@ def _warm_up(plan: Plan, history: Sequence[Shown]) -> WarmUp | None:
 
 
 def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
-    tries = _batch(history, ProfileRounds, 0)
-    if not tries:
+    batches = _batches(history, ProfileRounds)
+    if not batches:
         return _profile(plan, plan.rounds)
+    tries = batches[0]
     rounds = _rounds_of(tries[-1])
     reason = again(tries)
     if reason:
@@ -377,33 +368,34 @@ def _memory(plan: Plan, history: Sequence[Shown]) -> WatchMemory | None:
 def _host_times(plan: Plan, history: Sequence[Shown]) -> TimeCalls | None:
     if not plan.host_rounds:
         return None
-    tries = _batch(history, TimeCalls, 0)
-    if not tries:
+    batches = _batches(history, TimeCalls)
+    if not batches:
         return TimeCalls(plan.host_rounds)
-    reason = again(tries)
+    reason = again(batches[0])
     return TimeCalls(plan.host_rounds, reason=reason) if reason else None
 
 
 def _sampling(plan: Plan, history: Sequence[Shown]) -> Step | None:
     if not plan.sample_on:
         return None
-    unfinished = _unfinished(history)
-    if unfinished is not None:
-        return unfinished
+    last = history[-1].step
+    if isinstance(last, Batch):
+        (tries,) = (one for one in _batches(history, type(last)) if one[-1] is history[-1])
+        reason = again(tries)
+        return msgspec.structs.replace(last, reason=reason) if reason else Judge()
     verdicts = _verdicts(history)
     if verdicts is None:
         return Judge()
-    host_rounds = _taken(history, TimeCalls)
-    if _wants_second_look(verdicts) and not _looked_twice(history):
-        rounds = max(TIMED_ROUNDS, host_rounds)
-        return TimeCalls(rounds, second_look=True, reason="a second look before a limit fails")
-    return _further(plan, history, verdicts)
+    if _wants_second_look(verdicts) and not _batches(history, SecondLook):
+        rounds = max(TIMED_ROUNDS, _taken(history, TimeCalls))
+        return SecondLook(rounds, reason="a second look before a limit fails")
+    return _more_rounds(plan, history, verdicts)
 
 
-def _further(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
-    """More rounds of what an undecided verdict is on; of two kinds, of the one with fewer."""
-    if _gave_up(history):
-        return None
+def _more_rounds(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
+    """Take more rounds for an undecided verdict; of two kinds, of the one with fewer."""
+    if any(not batch[-1].complete for batch in _batches(history, ProfileRounds)):
+        return None  # they stayed incomplete: the verdict stays undecided
     undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
     wanted: list[tuple[int, type[Batch]]] = []
     if _any_from(undecided, "profiled"):
@@ -432,23 +424,18 @@ def _profile(plan: Plan, rounds: int, *, batch: int = 0, reason: str = "") -> Pr
     return ProfileRounds(rounds, batch=batch, flush_l2=flush, reason=reason)
 
 
-def _batches(history: Sequence[Shown], kind: type[Batch]) -> list[list[Shown]]:
-    """The tries of each batch of a kind, second looks left out."""
-    found: dict[int, list[Shown]] = {}
+def _batches(history: Sequence[Shown], *kinds: type[Batch]) -> list[list[Shown]]:
+    """Return the tries of each batch of these kinds."""
+    found: dict[tuple[type[Batch], int], list[Shown]] = {}
     for one in history:
         step = one.step
-        if isinstance(step, kind) and not getattr(step, "second_look", False):
-            found.setdefault(step.batch, []).append(one)
+        if isinstance(step, Batch) and type(step) in kinds:
+            found.setdefault((type(step), step.batch), []).append(one)
     return list(found.values())
 
 
-def _batch(history: Sequence[Shown], kind: type[Batch], number: int) -> list[Shown]:
-    batches = _batches(history, kind)
-    return batches[number] if number < len(batches) else []
-
-
 def _taken(history: Sequence[Shown], kind: type[Batch]) -> int:
-    """Rounds of all batches of a kind that stand."""
+    """Count the rounds of all complete batches of a kind."""
     return sum(_rounds_of(batch[-1]) for batch in _batches(history, kind) if batch[-1].complete)
 
 
@@ -457,40 +444,12 @@ def _rounds_of(shown: Shown) -> int:
     return shown.step.rounds
 
 
-def _unfinished(history: Sequence[Shown]) -> Step | None:
-    """The last further batch or second look once more, where it does not stand."""
-    last = history[-1].step
-    if not isinstance(last, Batch):
-        return None
-    reason = again([one for one in history if _same_batch(one.step, last)])
-    return msgspec.structs.replace(last, reason=reason) if reason else None
-
-
-def _same_batch(step: Step, other: Batch) -> bool:
-    return (
-        isinstance(step, type(other))
-        and step.batch == other.batch
-        and getattr(step, "second_look", False) == getattr(other, "second_look", False)
-    )
-
-
-def _gave_up(history: Sequence[Shown]) -> bool:
-    """Whether further rounds stayed incomplete: the verdict stays what it is, not reached."""
-    return any(not batch[-1].complete for batch in _batches(history, ProfileRounds))
-
-
 def _verdicts(history: Sequence[Shown]) -> tuple[Verdict, ...] | None:
-    """The verdicts on what there is; None where rounds came after the last."""
+    """Return the last verdicts; None if rounds were taken after them."""
     for one in reversed(history):
-        if isinstance(one.step, Judge):
-            return one.verdicts
-        if isinstance(one.step, Batch):
-            return None
+        if isinstance(one.step, (Judge, Batch)):
+            return one.verdicts if isinstance(one.step, Judge) else None
     return None
-
-
-def _looked_twice(history: Sequence[Shown]) -> bool:
-    return any(isinstance(one.step, TimeCalls) and one.step.second_look for one in history)
 
 
 def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
@@ -502,3 +461,40 @@ def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
 
 def _any_from(metrics: set[str], source: str) -> bool:
     return any(source in METRICS[name].sources for name in metrics if name in METRICS)
+
+
+# Whether the profile can be judged.
+
+
+def require_complete(profile: Profile) -> None:
+    """Raise unless the profile is complete.
+
+    Raises:
+        IncompleteProfile: the message says what is missing, and how often it was tried.
+    """
+    why = incomplete_words(profile)
+    if why:
+        raise IncompleteProfile(why)
+
+
+def require_clock(profile: Profile) -> None:
+    """Raise if the host's times of this process cannot be trusted.
+
+    Raises:
+        IncompleteProfile: the message says why.
+    """
+    if profile.integrity.clock:
+        raise IncompleteProfile(f"times {profile.integrity.clock}")
+
+
+def incomplete_words(profile: Profile) -> str:
+    """Say what is missing and how often it was tried; empty if the profile is complete."""
+    integrity = profile.integrity
+    if integrity.complete:
+        return ""
+    tries = integrity.retakes + 1
+    tried = "once" if tries == 1 else f"{tries} times"
+    return (
+        f"profile incomplete (tried {tried}): {'; '.join(integrity.problems)}. Its counts could "
+        "be too low, so no limit is judged"
+    )

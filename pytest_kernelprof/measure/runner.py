@@ -1,4 +1,4 @@
-"""Executes the steps of a measurement, which `policy` decides, and notes what each showed."""
+"""Take the steps of a measurement, which `policy` decides, and note what each showed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 from pytest_kernelprof.analysis.session_profile import (
     SessionFacts,
     lines_of,
@@ -19,20 +20,34 @@ from pytest_kernelprof.analysis.session_profile import (
     same_work,
     with_lines,
 )
-from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.capture import unprofiled_rounds
+from pytest_kernelprof.capture.agreement import ALONE, Agreement
+from pytest_kernelprof.capture.autotuning import Autotuning
 from pytest_kernelprof.capture.compiled_code import Compilations, compilations
+from pytest_kernelprof.capture.line_annotations import annotate_lines
+from pytest_kernelprof.capture.session import Session, TraceFile, refuse_to_nest
 from pytest_kernelprof.capture.unfinished_work import at_work, left_for_good
-from pytest_kernelprof.device.conditions import alone, unwatched
+from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device.conditions import Watch, alone, unwatched
 from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy, sessions
-from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
-from pytest_kernelprof.measure.more_rounds import MoreRounds
+from pytest_kernelprof.measure.arguments import (
+    NO_ARGUMENTS,
+    Arguments,
+    Prepare,
+    first_call,
+    preparer,
+    watch_in_place,
+    with_progress,
+)
 from pytest_kernelprof.measure.policy import (
     Judge,
     Plan,
     ProfileRounds,
+    Progress,
     RecordShapes,
+    SecondLook,
     Shown,
     Step,
     TimeCalls,
@@ -40,17 +55,16 @@ from pytest_kernelprof.measure.policy import (
     WatchMemory,
     no_progress,
 )
+from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.schema.recording import HostTimings, Recording
+from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.capture.session import TraceFile
-    from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.policy import Progress
@@ -61,16 +75,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A profile, and what is left of its making.
+    """A profile, and what is left from taking it.
 
     Attributes:
-        file: the trace that the profile is of; removed when nobody holds it any more.
-        recording: what was noted beside the trace.
-        attribute: runs the call once more and hands back the profile with source lines; None where
-            the call cannot be run again.
-        timeline: works out one round event by event, from the trace that was read.
-        more: takes more rounds of the call; None where it cannot be run again.
-        agreement: of the ranks that have made the call together.
+        file: the trace of the profile; removed with the last reference to it.
+        recording: the notes beside the trace.
+        timeline: returns one round event by event, from the trace that was read.
+        attribute: runs the call once more and returns the profile with source lines; None if the
+            call cannot be run again.
+        more: takes more rounds of the call; None if it cannot be run again.
+        agreement: of the ranks that made the call together.
     """
 
     profile: Profile
@@ -92,79 +106,56 @@ def measure(
     progress: Progress = no_progress,
     agreement: Agreement = ALONE,
 ) -> tuple[Any, Measurement]:
-    """Warm up, profile and measure a callable; the first call's result comes first.
+    """Warm up, profile and measure a callable.
 
     Args:
-        judge: how the limits fare by a profile; asked only where the plan samples on.
-        progress: told of each round, outside of what is timed.
+        judge: returns the verdicts of the limits on a profile; called only if the plan adds rounds
+            until a verdict is reached.
+        progress: called before each round, outside of what is timed.
         agreement: of the ranks that make this call together.
 
+    Returns:
+        The result of the first call, and the measurement. A profile that stays incomplete is
+        returned, too, and its ``integrity`` says so: a limit that it exceeds is exceeded.
+
     Raises:
-        IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) there can be
-            no lock of the GPU, or a rank does not come. A profile that stays incomplete is handed
-            back, its ``integrity`` saying so: a limit that it violates is violated.
+        IncompleteProfile: the profiler is not available, the GPU could not be locked (GpuBusy), or
+            a rank did not come.
         CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
-    from pytest_kernelprof.capture.session import refuse_to_nest
-    from pytest_kernelprof.device.inventory import current_device
-
-    device = current_device(plan.device)
+    device = inventory.current_device(plan.device)
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
         plan = agreed("the plan", plan, agreement)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
-        return _measure(run, device, plan, call, arguments, agreement)
+        while isinstance(step := run.next_step(), WarmUp):
+            run.execute(step)
+        # What the first call alone changes is the same in all rounds.
+        watched = watch_in_place([call], arguments)
+        with (
+            alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
+            if plan.timed
+            else contextlib.nullcontext(unwatched())  # counts need neither lock nor watch
+        ) as run.watch:
+            run.execute_all_from(step)
+        run.in_place = watched.changed()
+        return run.result, run.measurement()
 
 
 def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
-    """The plan of all ranks of a call, with which each measurement of it begins."""
+    """Return the plan of all ranks of a call, with which each of them begins."""
     # Another rank may have waited for its GPU until now.
     patience_s = plan.lock_timeout_s if plan.device == "cuda" else 0.0
     return policy.plan_of_ranks(agreement.gather(what, plan, patience_s=patience_s))
 
 
-def _measure(
-    run: _Run,
-    device: Device,
-    plan: Plan,
-    call: Callable[..., Any],
-    arguments: Arguments,
-    agreement: Agreement,
-) -> tuple[Any, Measurement]:
-    from pytest_kernelprof.capture.tensors import Watched, watch
-
-    step = run.next_step()
-    while isinstance(step, WarmUp):
-        run.execute(step)
-        step = run.next_step()
-    # What the first call alone changes is the same in all rounds.
-    fresh = arguments.setup is not None
-    watched = Watched() if fresh else watch([call], arguments.args, arguments.kwargs)
-    timed_alone = (
-        alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
-        if plan.timed
-        else _not_alone()
-    )
-    with timed_alone as run.watch:
-        while step is not None:
-            run.execute(step)
-            step = run.next_step()
-    run.in_place = watched.changed()
-    return run.result, run.measurement()
-
-
 @contextlib.contextmanager
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
-    """Profile a block as it stands, once: no warm-up, no second try. The measurement is in the
-    list after the block."""
-    from pytest_kernelprof.capture.autotuning import Autotuning
-    from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.trace.correlation import frame_lines
-
-    device = current_device(plan.device)
+    """Profile a block once, without warm-up or retry. After the block, the measurement is in the
+    list."""
+    device = inventory.current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
         found: list[Measurement] = []
@@ -192,18 +183,18 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
 
 
 def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
-    """The measurement of a block, which says whose it is: a rank's alone, where there are any."""
+    """Return the measurement of a block with the number of its rank, if there are ranks."""
     return dataclasses.replace(measurement, profile=replace(measurement.profile, rank=rank))
 
 
 def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
-    """The measurement of a block that all ranks have run, with the profiles of the others."""
+    """Return the measurement of a block that all ranks ran, with the profiles of the others."""
     profile = _with_other_ranks(measurement.profile, agreement)
     return dataclasses.replace(measurement, profile=profile)
 
 
 def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
-    """This rank's, with what the call gave on the others."""
+    """Return this rank's profile with those of the others."""
     rank = agreement.rank
     if rank is None:
         return profile
@@ -221,11 +212,10 @@ def warm(
     agreement: Agreement = ALONE,
     look: Callable[[Any], None] | None = None,
 ) -> Profile:
-    """The profile of a callable by counts alone: warmed up, then profiled until it is warm and the
-    trace complete.
+    """Warm a callable up, and profile it until it is warm and the trace complete.
 
     Args:
-        look: is shown the first call's result.
+        look: called with the first call's result.
     """
     sessions.prime(device)
     run = _Run(device, plan, call, arguments, label, agreement=agreement)
@@ -233,71 +223,61 @@ def warm(
     if look is not None:
         look(run.result)
     run.result = None
-    while (step := run.next_step()) is not None:
-        run.execute(step)
+    run.execute_all_from(run.next_step())
     return run.measurement().profile
 
 
-@contextlib.contextmanager
-def _not_alone() -> Iterator[Watch]:
-    """For counts, which need neither lock nor watch."""
-    yield unwatched()
-
-
+@dataclass(eq=False)
 class _Run:
-    """One measurement under way: its history, and what its steps have given so far."""
+    """A measurement that is being taken: its history, and what its steps returned so far."""
 
-    def __init__(
-        self,
-        device: Device,
-        plan: Plan,
-        call: Callable[..., Any],
-        arguments: Arguments,
-        label: str,
-        judge: JudgeProfile | None = None,
-        progress: Progress = no_progress,
-        agreement: Agreement = ALONE,
-    ) -> None:
-        self._device = device
-        self._plan = plan
-        self._agreement = agreement
-        self._prepare = preparer(call, arguments)
-        self._fresh_arguments = arguments.setup is not None
-        self._label = label
-        self._judge = judge
-        self._progress = progress
-        self._history: list[Shown] = []
-        self._taken: sessions.Taken | None = None
+    device: Device
+    plan: Plan
+    call: Callable[..., Any]
+    arguments: Arguments
+    label: str
+    judge: JudgeProfile | None = None
+    progress: Progress = no_progress
+    agreement: Agreement = ALONE
+    result: Any = None
+    in_place: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=unwatched)
+    _history: list[Shown] = field(default_factory=list)
+    _taken: sessions.Taken | None = None
+    _noted: dict[str, Any] = field(default_factory=dict)
+    _later_sessions: dict[int, SessionFacts] = field(default_factory=dict)
+    _timings: dict[int, HostTimings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._prepare = preparer(self.call, self.arguments)
         self._began = self._session_ended = compilations()
-        self._noted: dict[str, Any] = {}
-        self._further: dict[int, SessionFacts] = {}
-        self._timings: dict[int, HostTimings] = {}
-        self.result: Any = None
-        self.in_place: tuple[str, ...] = ()
-        self.watch = unwatched()
 
     def next_step(self) -> Step | None:
-        """What to do next."""
-        return policy.next_step(self._plan, self._history)
+        """Return the next step, if any."""
+        return policy.next_step(self.plan, self._history)
+
+    def execute_all_from(self, step: Step | None) -> None:
+        """Take this step and all that follow."""
+        while step is not None:
+            self.execute(step)
+            step = self.next_step()
 
     def execute(self, step: Step) -> None:
-        """Take a step, and note what it showed, here and on other ranks."""
-        if isinstance(step, WarmUp):
-            shown = self._warm_up(step)
-        elif isinstance(step, ProfileRounds):
-            shown = self._profile(step)
-        elif isinstance(step, TimeCalls):
-            shown = self._time(step)
-        elif isinstance(step, WatchMemory):
-            shown = self._watch_memory(step)
-        elif isinstance(step, Judge):
-            shown = self._ask_verdicts(step)
-        else:
-            shown = self._record_shapes(step)
-        self._history.append(policy.shown_on_ranks(self._agreement.gather(repr(step), shown)))
+        """Take a step, and note what it showed on this rank and the others."""
+        takes: dict[type[Step], Callable[[Any], Shown]] = {
+            WarmUp: self._warm_up,
+            ProfileRounds: self._profile,
+            TimeCalls: self._time,
+            SecondLook: self._time,
+            WatchMemory: self._watch_memory,
+            Judge: self._ask_verdicts,
+            RecordShapes: self._record_shapes,
+        }
+        shown = takes[type(step)](step)
+        self._history.append(policy.shown_on_ranks(self.agreement.gather(repr(step), shown)))
 
     def measurement(self) -> Measurement:
-        """What all steps together gave."""
+        """Return what all steps together measured."""
         taken = self._session()
         conditions = self.watch.conditions()
         kept = policy.kept_throttled(self._history)
@@ -308,14 +288,14 @@ class _Run:
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
         )
-        profile = profile_of(taken.facts, recording, self._label)
-        profile = _with_other_ranks(profile, self._agreement)
+        profile = profile_of(taken.facts, recording, self.label)
+        profile = _with_other_ranks(profile, self.agreement)
         attribute = functools.partial(
-            _lines_on_all_ranks, profile, self._device, self._prepare, self._agreement
+            _lines_on_all_ranks, profile, self.device, self._prepare, self.agreement
         )
-        more = MoreRounds(self._device, self._prepare, self._plan.flush_l2)
+        more = MoreRounds(self.device, self._prepare, self.plan.flush_l2)
         return Measurement(
-            profile, taken.file, recording, taken.timeline, attribute, more, self._agreement
+            profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
         )
 
     def _session(self) -> sessions.Taken:
@@ -328,13 +308,13 @@ class _Run:
             noted["host_timings"] = functools.reduce(
                 HostTimings.followed_by, self._timings.values()
             )
-        if self._further:
-            noted["more_rounds"] = _joined(list(self._further.values()))
-        return _ignoring(self._plan, replace(self._session().recording, **noted))
+        if self._later_sessions:
+            noted["more_rounds"] = _joined(list(self._later_sessions.values()))
+        return _ignoring(self.plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:
-        """What torch.compile did in the session and in all calls since; what it refused since the
-        first call, since a warm-up can use its limit up."""
+        """Return what torch.compile did in the session and in all calls since; and what it refused
+        since the first call, as a warm-up can use its limit up."""
         now, session = compilations(), self._session().recording
         later = now.since(self._session_ended).compiled
         known = session.recompiles is not None and later is not None
@@ -345,14 +325,14 @@ class _Run:
         }
 
     def _profile_so_far(self) -> Profile:
-        return profile_of(self._session().facts, self._recording(), self._label)
+        return profile_of(self._session().facts, self._recording(), self.label)
 
     def _warm_up(self, step: WarmUp) -> Shown:
         before = at_work()
         if step.done == 0:
             self.result = first_call(self._prepare)
         else:
-            self._progress("warming up", step.done, step.of)
+            self.progress("warming up", step.done, step.of)
             self._prepare()()
         left = left_for_good(before)
         if left:
@@ -360,25 +340,23 @@ class _Run:
         return Shown(step)
 
     def _profile(self, step: ProfileRounds) -> Shown:
-        told = functools.partial(self._progress, "profiling", of=step.rounds, reason=step.reason)
         taken = sessions.profile_rounds(
-            self._device,
-            self._prepare,
+            self.device,
+            self._with_progress("profiling", step.rounds, step.reason),
             step.rounds,
             flush_l2=step.flush_l2,
-            stacks=self._plan.stacks,
-            told=told,
-            agreement=self._agreement,
+            stacks=self.plan.stacks,
+            agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        sessions.refuse_blind(self._device, taken.facts)
+        sessions.refuse_blind(self.device, taken.facts)
         integrity = taken.facts.profile.integrity
         if step.batch == 0:
             self._taken, self._session_ended = taken, compilations()
         elif integrity.complete:
-            self._further[step.batch] = taken.facts
+            self._later_sessions[step.batch] = taken.facts
         else:
-            self._further.pop(step.batch, None)  # of an earlier try, which does not stand
+            self._later_sessions.pop(step.batch, None)  # of an earlier try, which does not count
         return Shown(
             step,
             complete=integrity.complete,
@@ -388,57 +366,51 @@ class _Run:
         )
 
     def _time(self, step: TimeCalls) -> Shown:
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
-
-        timings = time_calls(
-            self._device,
-            self._told("timing", step.rounds, step.reason),
+        timings = unprofiled_rounds.time_calls(
+            self.device,
+            self._with_progress("timing", step.rounds, step.reason),
             step.rounds,
-            flush=flusher(self._device, wanted=self._plan.flush_l2),
-            fresh_arguments=self._fresh_arguments,
-            agreement=self._agreement,
+            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
+            fresh_arguments=self.arguments.setup is not None,
+            agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        timings = replace(timings, **sessions.prime(self._device))
-        if step.second_look:
+        timings = replace(timings, **sessions.prime(self.device))
+        if isinstance(step, SecondLook):
             self._noted["second_look"] = timings
         else:
             self._timings[step.batch] = timings
         return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
     def _watch_memory(self, step: WatchMemory) -> Shown:
-        from pytest_kernelprof.capture.unprofiled_rounds import NO_HISTORY, watch_memory
-
-        told = self._told("watching memory", step.rounds)
-        memory = watch_memory(self._device, told, step.rounds, self._agreement)
+        prepare = self._with_progress("watching memory", step.rounds)
+        memory = unprofiled_rounds.watch_memory(self.device, prepare, step.rounds, self.agreement)
         if memory is not None:
             self._noted["memory"] = memory
-        elif self._device.kind == "cuda":
-            self._noted["memory_why"] = NO_HISTORY
+        elif self.device.kind == "cuda":
+            self._noted["memory_why"] = unprofiled_rounds.NO_HISTORY
         return Shown(step)
 
     def _ask_verdicts(self, step: Judge) -> Shown:
         profile = self._profile_so_far()
-        verdicts = tuple(self._judge(profile)) if self._judge else ()
-        if self._agreement.rank is not None:  # more than this is nobody's evidence
+        verdicts = tuple(self.judge(profile)) if self.judge else ()
+        if self.agreement.rank is not None:  # each reads only these of the others
             verdicts = tuple(
                 Verdict(limit=one.limit, outcome=one.outcome, metric=one.metric) for one in verdicts
             )
         return Shown(step, bound=profile.bound.verdict, verdicts=verdicts)
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
-        """Which roof limits the call and why."""
-        from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
-
+        """Note which roof limits the call and why."""
         shaped = sessions.profile_rounds(
-            self._device,
+            self.device,
             self._prepare,
             1,
-            flush_l2=self._plan.flush_l2,
+            flush_l2=self.plan.flush_l2,
             shapes=True,
-            agreement=self._agreement,
+            agreement=self.agreement,
         )
-        facts, peaks = shaped.facts, peaks_of(self._device.name)
+        facts, peaks = shaped.facts, peaks_of(self.device.name)
         names = [kernel.name for kernel in facts.profile.kernels]
         works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
         found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
@@ -446,27 +418,25 @@ class _Run:
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
-    def _told(self, what: str, rounds: int, reason: str = "") -> Prepare:
-        """``prepare``, which runs before each round and outside the clock, that tells of it."""
-        done = itertools.count()
-
-        def prepare_and_tell() -> Callable[[], Any]:
-            self._progress(what, min(next(done), rounds), rounds, reason)
-            return self._prepare()
-
-        return prepare_and_tell
+    def _with_progress(self, what: str, rounds: int, reason: str = "") -> Prepare:
+        """Return ``prepare``, which runs before each round and is not timed, with progress."""
+        report = self.progress
+        return with_progress(
+            itertools.repeat(self._prepare),
+            lambda done: report(what, min(done, rounds), rounds, reason),
+        )
 
 
 def _ignoring(plan: Plan, recording: Recording) -> Recording:
-    """The recording with what the user wants of child processes."""
+    """Note in the recording whether the user ignores the work of child processes."""
     return replace(recording, children=replace(recording.children, ignored=plan.ignore_children))
 
 
-def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
-    """The rounds of further sessions, by metric."""
-    names = [name for name in further[0].profile.metrics if "profiled" in METRICS[name].sources]
+def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
+    """Return the rounds of further sessions, by metric."""
+    names = [name for name in later[0].profile.metrics if "profiled" in METRICS[name].sources]
     return {
-        name: tuple(value for facts in further for value in facts.profile.metrics[name].rounds)
+        name: tuple(value for facts in later for value in facts.profile.metrics[name].rounds)
         for name in names
     }
 
@@ -474,7 +444,7 @@ def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
 def _lines_on_all_ranks(
     profile: Profile, device: Device, prepare: Prepare, agreement: Agreement
 ) -> Profile:
-    """The profile with source lines, and so those of the other ranks, which all run once more."""
+    """Add source lines to the profiles of all ranks, which all run the call once more."""
     own = lines_of_another_run(profile, device, prepare)
     if agreement.rank is None:
         return own
@@ -483,15 +453,11 @@ def _lines_on_all_ranks(
 
 
 def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> Profile:
-    """Profile the call once more, its source lines annotated, and carry the lines over.
+    """Profile the call once more with its source lines annotated, and add them to the profile.
 
-    Where that run launched other kernels than the profile, their lines would be guesses: they
-    stay unknown. Likewise copies and waits.
+    If that run launched other kernels than the profile, their lines would be guesses and stay
+    unknown; so do those of copies and waits.
     """
-    from pytest_kernelprof.capture.line_annotations import annotate_lines
-    from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.trace.correlation import annotated_lines
-
     session = Session(device, stacks=False)
     call = prepare()
     with session, session.round(), annotate_lines(session.names):

@@ -1,4 +1,4 @@
-"""One profiler session of rounds, and what its trace tells."""
+"""Take rounds in profiler sessions, and read their traces."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import contextlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import structs
 
+from pytest_kernelprof.analysis.round_events import kernel_rows, timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
-from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.compiled_code import Compilations, compilations
-from pytest_kernelprof.errors import IncompleteProfile, TraceError
+from pytest_kernelprof.capture import operators as dispatcher
+from pytest_kernelprof.capture import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.capture.agreement import ALONE, Agreement
+from pytest_kernelprof.capture.compiled_code import (
+    Compilations,
+    WatchedCalls,
+    code_of_graphs,
+    compilations,
+    watch_calls,
+)
+from pytest_kernelprof.capture.session import Session, TraceFile
+from pytest_kernelprof.capture.tensors import describe
+from pytest_kernelprof.device import conditions, nvml
+from pytest_kernelprof.device.inventory import Device, synchronize
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.schema.codec import VERSION
+from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.trace.columns import NO_ID
-from pytest_kernelprof.trace.correlation import reading_of, repeated
+from pytest_kernelprof.trace.columns import NO_ID, Trace
+from pytest_kernelprof.trace.correlation import Links, Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.autotuning import Autotuning
-    from pytest_kernelprof.capture.compiled_code import WatchedCalls
-    from pytest_kernelprof.capture.session import TraceFile
-    from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.profile import Timeline
     from pytest_kernelprof.trace.columns import Trace
@@ -38,8 +47,8 @@ class Taken:
     """A session that was taken and read.
 
     Attributes:
-        file: its trace file. trace, links: what was read of it; gone with this.
-        recording: what was noted beside it. facts: what it tells.
+        file: its trace file. trace, links: what was read from it.
+        recording: the notes beside it. facts: what follows from all of them.
     """
 
     file: TraceFile
@@ -49,18 +58,14 @@ class Taken:
     facts: SessionFacts
 
     def timeline(self) -> Timeline:
-        """The round that its kernels are of, event by event."""
-        from pytest_kernelprof.analysis.round_events import timeline_of_round
-
+        """Return the round whose kernels the profile has, event by event."""
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
 
 def prime(device: Device) -> dict[str, float]:
-    """Bring the profiler up, once a process; what an attached CUPTI costs launches."""
+    """Start the profiler, once in a process; return what the loaded CUPTI costs launches."""
     if device.kind != "cuda":
         return {}
-    from pytest_kernelprof.capture import torch_profiler
-
     return asdict(torch_profiler.prime(device))
 
 
@@ -72,15 +77,14 @@ def profile_rounds(
     flush_l2: bool,
     stacks: bool = False,
     shapes: bool = False,
-    told: Callable[[int], None] = lambda done: None,
     agreement: Agreement = ALONE,
 ) -> Taken:
-    """One session of so many rounds, as it is: complete or not, warm or not.
+    """Take one session of so many rounds, complete or not, warm or not.
 
-    On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
+    On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
     """
     with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
-        session.take(rounds, told, agreement)
+        session.take(rounds, agreement)
     return session.read(inputs="all" if shapes else "presence")
 
 
@@ -88,8 +92,8 @@ class OpenSession:
     """A session that takes rounds of a call as long as it is open. Use as a context manager.
 
     Args:
-        prepare: hands back the next call. flush_l2: whether the L2 cache is flushed before each.
-        stacks, shapes: as of ``Session``.
+        prepare: returns the next call. flush_l2: whether the L2 cache is flushed before each.
+        stacks, shapes: as in ``Session``.
     """
 
     def __init__(
@@ -101,11 +105,8 @@ class OpenSession:
         stacks: bool = False,
         shapes: bool = False,
     ) -> None:
-        from pytest_kernelprof.capture.session import Session
-        from pytest_kernelprof.capture.unprofiled_rounds import flusher
-
         self._device, self._prepare = device, prepare
-        self._flush = flusher(device, wanted=flush_l2)
+        self._flush = unprofiled_rounds.flusher(device, wanted=flush_l2)
         self._session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
         self._open = contextlib.ExitStack()
         self._watched: WatchedCalls | None = None
@@ -118,18 +119,9 @@ class OpenSession:
             self._open = entered.pop_all()
         return self
 
-    def take(
-        self,
-        rounds: int,
-        told: Callable[[int], None] = lambda done: None,
-        agreement: Agreement = ALONE,
-    ) -> None:
-        """Take so many rounds; ``told`` of each before it, with how many of these are done. Ranks
-        begin each together."""
-        from pytest_kernelprof.device.inventory import synchronize
-
-        for done in range(rounds):
-            told(done)
+    def take(self, rounds: int, agreement: Agreement = ALONE) -> None:
+        """Take so many rounds; ranks begin each together."""
+        for _ in range(rounds):
             with self._session.setup():
                 call = self._prepare()
             self._flush()
@@ -142,7 +134,7 @@ class OpenSession:
         self._open.__exit__(*raised)
 
     def read(self, *, inputs: InputsRead = "presence") -> Taken:
-        """What the session tells, once it is closed.
+        """Read the session when it is closed.
 
         Raises:
             IncompleteProfile: it cannot be read.
@@ -154,11 +146,9 @@ class OpenSession:
 
 
 def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
-    """Watch the calls of compiled code on the CPU of which the trace does not tell."""
+    """Watch the calls of compiled code on the CPU, which are not in the trace."""
     if device.kind != "cpu":
         return contextlib.nullcontext()
-    from pytest_kernelprof.capture.compiled_code import watch_calls
-
     return watch_calls()
 
 
@@ -171,20 +161,17 @@ def read(
     autotuning: Autotuning | None = None,
     inputs: InputsRead = "presence",
 ) -> Taken:
-    """What a finished session's trace tells, read, linked and worked out once.
+    """Read the trace of a finished session, link its events, and work out what follows.
 
     Args:
         compiled: what torch.compile did meanwhile.
-        watched: of a CPU session, the compiled code that was called.
-        autotuning: what was seen of autotuners, where that was looked for.
-        inputs: what is read of operators' inputs, where they were recorded.
+        watched: in a CPU session, the compiled code that was called.
+        autotuning: what autotuners did, if they were watched.
+        inputs: how much of the recorded inputs of operators is read.
 
     Raises:
         IncompleteProfile: it cannot be read.
     """
-    from pytest_kernelprof.device.conditions import no_times
-    from pytest_kernelprof.device.nvml import power_limit_w
-
     try:
         trace = read_trace(file.path, inputs=inputs)
     except TraceError as error:
@@ -195,7 +182,7 @@ def read(
         device=device.name,
         capability=device.capability,
         versions=device.versions,
-        power_limit_w=power_limit_w(device),
+        power_limit_w=nvml.power_limit_w(device),
         nonce=file.nonce,
         rounds=file.rounds,
         round_us=file.round_us,
@@ -208,7 +195,7 @@ def read(
         may_refuse=compiled.may_refuse,
         autotuned=autotuning.benched if autotuning else (),
         replays=None if file.replays is None else tuple(file.replays.seen),
-        no_times={} if device.kind == "cpu" else no_times(device),
+        no_times={} if device.kind == "cpu" else conditions.no_times(device),
     )
     reading = reading_of(replace(trace, recording=recording))
     if device.kind == "cpu":
@@ -218,10 +205,7 @@ def read(
 
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
-    """What has to be asked about operators while the process that ran them is there."""
-    from pytest_kernelprof.capture import operators as dispatcher
-    from pytest_kernelprof.capture.compiled_code import code_of_graphs
-
+    """Ask what only the process that ran the operators knows about them."""
     ops = reading.trace.operators
     inside = reading.round_of_operator != NO_ID
     operators = ops.name[inside & ~ops.annotation].distinct()
@@ -243,15 +227,126 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
 
 
 def refuse_blind(device: Device, facts: SessionFacts) -> None:
-    """Zero activities is not zero kernels: ask the canary which it is.
+    """Raise if the profiler saw nothing because it is blind: the canary kernel shows that.
 
     Raises:
         ProfilerUnavailable: the profiler does not see the device; the message names the cause.
     """
     if device.kind != "cuda" or facts.activities:
         return
-    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
-    from pytest_kernelprof.errors import ProfilerUnavailable
+    if not torch_profiler.canary_seen():
+        raise ProfilerUnavailable(torch_profiler.why_blind())
 
-    if not canary_seen():
-        raise ProfilerUnavailable(why_blind())
+
+# More rounds of a call that has been measured, some now and some later.
+
+_METRIC = "cuda_time"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MoreRounds:
+    """A call, and all that a round of it needs.
+
+    Attributes:
+        prepare: returns the next call, its arguments ready.
+        flush_l2: whether the L2 cache is flushed before each round.
+    """
+
+    device: Device
+    prepare: Prepare
+    flush_l2: bool
+
+    def work(self, result: Any) -> tuple[str, ...]:
+        """Describe the arguments and the result of the call, a line for each tensor."""
+        call = self.prepare()
+        args, kwargs = getattr(call, "args", ()), getattr(call, "keywords", {})
+        return describe(args, kwargs, result)
+
+    def why_untimed(self) -> str:
+        """Return why kernels cannot be timed here; empty if they can."""
+        return why_untimed(self.device)
+
+    def series(self) -> Series:
+        """Return a series of rounds that are taken now and then."""
+        return Series(self)
+
+
+class Series:
+    """Rounds of a call: ``open``, ``take`` as often as wanted, then ``sample`` or ``leave``."""
+
+    def __init__(self, call: MoreRounds) -> None:
+        self._call = call
+        self._session: OpenSession | None = None
+        self._open = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Open a session.
+
+        Raises:
+            KernelprofError: the profiler is not available.
+        """
+        call = self._call
+        session = OpenSession(call.device, call.prepare, flush_l2=call.flush_l2)
+        self._session = self._open.enter_context(session)
+
+    def take(self, rounds: int) -> None:
+        """Take rounds now.
+
+        Raises:
+            Exception: whatever the call raises; the session is closed then.
+        """
+        session, self._session = self._session, None
+        assert session is not None, "open"
+        with self._open.pop_all() as closed_by_an_error:
+            session.take(rounds)
+            self._session, self._open = session, closed_by_an_error.pop_all()
+
+    def sample(self) -> Sampled:
+        """Close the session, and return what its rounds took.
+
+        Raises:
+            KernelprofError: it could not be ended or read.
+        """
+        session, self._session = self._session, None
+        assert session is not None, "open"
+        self._open.close()
+        return _sampled(session.read())
+
+    def leave(self) -> None:
+        """Close the session unread, if one is open."""
+        self._open.close()
+
+
+def _sampled(taken: Taken) -> Sampled:
+    profile = taken.facts.profile
+    integrity, counts = profile.integrity, profile.metrics["kernels"].rounds
+    if not integrity.complete:
+        return Sampled(problem=f"the profile is incomplete: {'; '.join(integrity.problems)}")
+    if integrity.cold or taken.recording.recompiles:
+        return Sampled(problem="the code was cold")
+    if len(set(counts)) > 1:
+        return Sampled(problem=f"a call has {min(counts):.0f} to {max(counts):.0f} kernels")
+    return Sampled(times_of(taken), _medians(taken))
+
+
+def times_of(taken: Taken) -> tuple[float, ...]:
+    """Return the time of the kernels of each round, in microseconds."""
+    return taken.facts.profile.metrics[_METRIC].rounds
+
+
+def why_untimed(device: Device) -> str:
+    """Return why kernels cannot be timed on a device; empty if they can."""
+    if device.kind != "cuda":
+        return "on the CPU there are no kernels to time"
+    return conditions.no_times(device).get(_METRIC, "")
+
+
+def _medians(taken: Taken) -> tuple[float, ...]:
+    """Return the median of each kernel in launch order; empty if the rounds differ."""
+    reading = reading_of(taken.trace)
+    acts, rows = reading.trace.activities, kernel_rows(reading)
+    names = [acts.name[one].tolist() for one in rows]
+    if not rows or any(other != names[0] for other in names):
+        return ()
+    took = np.array([acts.end[one] - acts.start[one] for one in rows])
+    return tuple((np.median(took, axis=0) / 1e3).tolist())

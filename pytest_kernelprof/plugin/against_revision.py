@@ -45,7 +45,6 @@ from pytest_kernelprof.against.worker import (
     of_the_tree,
 )
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.device.conditions import alone
@@ -61,6 +60,7 @@ from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF, ProfileComparison, RunComparison
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
+from pytest_kernelprof.system import now_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

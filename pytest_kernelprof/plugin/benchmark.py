@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
 
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.errors import (
     CannotMeasureError,
     IncompleteProfile,
     MarkerError,
     ProfilerUnavailable,
 )
-from pytest_kernelprof.measure.completeness import require_clock
+from pytest_kernelprof.measure.policy import require_clock
 from pytest_kernelprof.plugin.items import known_marks, state_of, timed_by_benchmark
 from pytest_kernelprof.plugin.settings import check_option
+from pytest_kernelprof.system import now_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,6 @@ from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
 from pytest_kernelprof.capture.line_annotations import file_of, library_folders
 from pytest_kernelprof.capture.rendezvous import name_of_test
 from pytest_kernelprof.capture.torch_profiler import held_by
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
@@ -33,6 +32,7 @@ from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.schema.profile import Place
 from pytest_kernelprof.schema.profile import Profile as ProfileRecord
 from pytest_kernelprof.summary.words import line_words
+from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
-    from pytest_kernelprof.measure.more_rounds import MoreRounds
+    from pytest_kernelprof.measure.sessions import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
 

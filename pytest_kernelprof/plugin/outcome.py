@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.snapshots import why_not_kept
-from pytest_kernelprof.measure.completeness import incomplete_words
+from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.profile import Place, Profile, Verdict

@@ -49,7 +49,7 @@ from pytest_kernelprof.plugin.items import (
     state_of,
     why_unmeasured,
 )
-from pytest_kernelprof.versions import newer_than_tried
+from pytest_kernelprof.system import newer_than_tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,11 +21,11 @@ from pytest_kernelprof.baseline.run_documents import (
     compare_profile,
     comparison_of,
     profiles_of,
+    read_run,
 )
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance, status_of, verdict_of
 from pytest_kernelprof.device.file_lock import can_share
-from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
 from pytest_kernelprof.schema import codec

@@ -18,7 +18,6 @@ import pytest
 from pytest_kernelprof import api
 from pytest_kernelprof.capture.agreement import agreeing, hosted_store, in_group, leave
 from pytest_kernelprof.capture.torch_profiler import held_by
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.allocation import several_gpus
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
@@ -31,6 +30,7 @@ from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.profile import Place, Profile
 from pytest_kernelprof.summary.words import line_words
+from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 from pytest_kernelprof.units import whole_number
 

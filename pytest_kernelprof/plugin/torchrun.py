@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof.capture.rendezvous import note_missing
-from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin.collector import fail, first_line
 from pytest_kernelprof.plugin.items import concerns_us, run_state
-from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

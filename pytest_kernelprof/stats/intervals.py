@@ -2,11 +2,11 @@
 
 Rounds of callables that take turns in one process are pairs, whose ratio has an interval.
 
-Two processes that run the same code differ by up to 2.2 %, since memory is placed otherwise, and
-whoever is started first is faster by up to 1.3 %. So rounds of one pair of processes, one of each
-code, are no replicates: the pair is the unit, and the estimate is the mean over both orders of
-starting, in which the order cancels. All ratios are of the current over the baseline: above one,
-the current is slower.
+Two processes that run the same code differ by up to 2.2 %, as their memory is placed differently,
+and the process that starts first is faster by up to 1.3 %. So rounds of one pair of processes, one
+of each code, are no replicates: the pair is the unit, and the estimate is the mean over both orders
+of starting, in which the order cancels. All ratios are current over baseline: above one, the
+current code is slower.
 """
 
 from __future__ import annotations
@@ -20,34 +20,31 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.schema.comparison import Paired, PairedChange, TimedPair
-from pytest_kernelprof.schema.comparison import Side as Side
+from pytest_kernelprof.schema.comparison import Paired, PairedChange, Side, TimedPair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Run = Mapping[str, Mapping[str, Sequence[float]]]
     """One process: workload -> metric -> microseconds of each round."""
-    from collections.abc import Sequence
-
 
 FEWEST_ROUNDS = 8
 """Fewer values have no interval at 99 %."""
 
 FEWEST_FOR_BLOCKS = 12
-"""Fewer values tell nothing of how alike neighbours are."""
+"""Fewer values do not show how alike neighbours are."""
 
 ENOUGH_FOR_A_RANGE = 48
-"""So many values, however alike, hold the true median between the least and the greatest."""
+"""This many values, however alike, have the true median between the least and the greatest."""
 
 _MOST_ALIKE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median and the interval that covers the true one with the asked confidence.
+    """A median and the interval that covers the true one with the given confidence.
 
-    ``block``: so many values in a row count as one, by their median, since neighbours are alike.
+    ``block``: this many values in a row count as one, by their median, as neighbours are alike.
     """
 
     median: float
@@ -58,7 +55,8 @@ class Interval:
 
 @functools.cache
 def rank(n: int, confidence: float) -> int:
-    """Rank ``k``, from each end, of the order statistics that bound the median; 0 if too few.
+    """Return the rank ``k``, from each end, of the order statistics that bound the median; 0 if
+    there are too few.
 
     The largest ``k`` with ``2 * sum(C(n, i) for i < k) / 2**n <= 1 - confidence``: the
     distribution-free interval (Conover, Practical Nonparametric Statistics, section 3.2).
@@ -73,7 +71,7 @@ def rank(n: int, confidence: float) -> int:
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """How alike neighbours are: the lag-1 autocorrelation, 0 where all values are equal.
+    """Return how alike neighbours are: the lag-1 autocorrelation, 0 if all values are equal.
 
     The plain estimate is too low by about ``(1 + 3 r) / n`` (Kendall, Biometrika 41, 1954), which
     is added back.
@@ -88,7 +86,7 @@ def autocorrelation(values: Sequence[float]) -> float:
 
 
 def block_size(values: Sequence[float]) -> int:
-    """How many values in a row count as one; 1 where neighbours are not seen to be alike.
+    """Return how many values in a row count as one; 1 if neighbours are not alike.
 
     ``(1 + r) / (1 - r)``, by which the variance of a mean grows under an autocorrelation of r that
     fades geometrically, where r exceeds what independent values give one time in forty.
@@ -100,11 +98,11 @@ def block_size(values: Sequence[float]) -> int:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.99) -> Interval | None:
-    """The interval of the median, or None for fewer values than any interval needs (8 at 99 %).
+    """Return the interval of the median; None for fewer values than it needs (8 at 99 %).
 
-    The order statistics want independent values. Rounds next to each other are not always that (a
-    clock that ramps, a neighbour that computes): then medians of blocks take the values' place.
-    Where even many values make too few blocks, the interval is their whole range.
+    The order statistics need independent values. Rounds in a row are not always independent (a
+    clock that ramps, another process that computes): then medians of blocks replace the values.
+    If even many values make too few blocks, the interval is their whole range.
     """
     size = block_size(values)
     blocks = [
@@ -126,7 +124,7 @@ _TOLERANCE = {
     11: 3.852, 12: 3.747, 13: 3.659, 14: 3.585, 15: 3.520, 20: 3.295,
 }  # fmt: skip
 
-# A difference of two times may be near zero: percentages of it say nothing.
+# A difference of two times may be near zero, which makes percentages meaningless.
 _IN_MICROSECONDS = ("launch_overhead",)
 
 RULE = (
@@ -138,7 +136,7 @@ RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How one metric of one workload scatters. Fractions, of the median.
+    """How one metric of one workload varies, as fractions of the median.
 
     Attributes:
         median_us: median of the processes' medians, in microseconds.
@@ -158,7 +156,7 @@ class Spread:
 
     @property
     def margin(self) -> float | None:
-        """The margin as a fraction of the median; None where there is none to take it of."""
+        """The margin as a fraction of the median; None if either is missing."""
         if self.margin_us is None or self.median_us <= 0:
             return None
         return self.margin_us / self.median_us
@@ -181,8 +179,8 @@ class Margin:
 
 
 def tolerance_factor(processes: int) -> float:
-    """How many standard deviations above the mean 99 % of all processes lie, at 95 % confidence,
-    judged from so many of them.
+    """Return how many standard deviations above the mean 99 % of all processes lie, with 95 %
+    confidence, from a sample of this size.
 
     Raises:
         ValueError: fewer than two, from which no spread follows.
@@ -193,13 +191,13 @@ def tolerance_factor(processes: int) -> float:
 
 
 def variation(values: Sequence[float]) -> float:
-    """The coefficient of variation: standard deviation over mean; 0 for fewer than two values."""
+    """Return the standard deviation over the mean; 0 for fewer than two values."""
     mean = statistics.fmean(values)
     return statistics.stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
 
 
 def spreads(runs: Sequence[Run]) -> list[Spread]:
-    """The spread of each metric of each workload that all processes measured."""
+    """Return the spread of each metric of each workload that all processes measured."""
     return [
         _spread(workload, metric, [run[workload][metric] for run in runs])
         for workload, metrics in runs[0].items()
@@ -228,7 +226,7 @@ def _spread(workload: str, metric: str, rounds: Sequence[Sequence[float]]) -> Sp
 
 
 def _upper_half(values: Sequence[float]) -> float:
-    """How far the interval of the median reaches above it; a limit is kept only below that."""
+    """Return how far the interval of the median reaches above it; a limit must lie above that."""
     interval = median_interval(values)
     if interval is None:
         return max(values) - statistics.median(values)
@@ -236,7 +234,7 @@ def _upper_half(values: Sequence[float]) -> float:
 
 
 def margins(found: Sequence[Spread]) -> list[Margin]:
-    """For each metric the margin that suffices for all workloads; none for a single process."""
+    """Return the margin of each metric that suffices for all workloads; none for one process."""
     result = []
     for metric in dict.fromkeys(spread.metric for spread in found):
         of_metric = [spread for spread in found if spread.metric == metric]
@@ -252,7 +250,7 @@ def margins(found: Sequence[Spread]) -> list[Margin]:
 TURNS = 6
 MOST_TURNS = 12
 ROUNDS = 12
-"""Rounds of each side in a turn that count; one more before them is dropped."""
+"""Rounds of each side in a turn that count; one more before them does not."""
 PAIRS = 4
 DEFAULT_MARGIN = 0.05
 SMALLEST_MARGIN = 0.02
@@ -273,10 +271,10 @@ class Turn:
 
 
 def order_of_turns(names: Sequence[str], first: int, turns: int) -> list[str]:
-    """Whose call is when, in so many turns: A B, B A, ..., so that a drift meets all alike.
+    """Return the order of calls in turns: A B, B A, ..., so that a drift affects all alike.
 
     Args:
-        first: how many turns there were before: every other is in reverse order.
+        first: how many turns there were before; every other turn is in reverse order.
     """
     forth, back = list(names), list(reversed(names))
     return [name for turn in range(first, first + turns) for name in (back if turn % 2 else forth)]
@@ -285,11 +283,11 @@ def order_of_turns(names: Sequence[str], first: int, turns: int) -> list[str]:
 def paired_rounds(
     current: Sequence[float], baseline: Sequence[float], confidence: float = 0.99
 ) -> Paired | None:
-    """How two series compare whose i-th values were taken one right after the other.
+    """Compare two series whose i-th values were taken directly one after the other.
 
-    A drift of the machine is in both values of a pair and leaves their ratio alone; the order
-    within the pairs alternates, so what the first does to the second does not add up either.
-    None where a value is zero or less: nothing can be said of such a pair.
+    A drift of the machine is in both values of a pair and does not change their ratio. The order
+    within the pairs alternates, so the effect of the first on the second cancels, too. Returns None
+    if a value is zero or less.
     """
     if len(current) != len(baseline):
         raise ValueError(f"{len(current)} current rounds, {len(baseline)} of the baseline")
@@ -304,10 +302,10 @@ def paired_rounds(
 
 
 def log_ratio_of(turn: Turn) -> float:
-    """Of the medians of a turn, without the first round of each side, which finds other caches.
+    """Return the log ratio of the medians of a turn, without the first rounds, whose caches differ.
 
     Raises:
-        ValueError: there is no round beside the first one, or one takes no time.
+        ValueError: there is only one round, or one takes no time.
     """
     current, baseline = turn.current[1:], turn.baseline[1:]
     if not current or not baseline or min(*current, *baseline) <= 0:
@@ -316,7 +314,7 @@ def log_ratio_of(turn: Turn) -> float:
 
 
 def more_turns(turns: Sequence[Turn]) -> int:
-    """How many turns a pair still has to take: twice as many where they scatter."""
+    """Return how many turns a pair still needs: twice as many if they scatter."""
     if len(turns) < TURNS:
         return TURNS - len(turns)
     scatters = statistics.stdev(map(log_ratio_of, turns)) > _SCATTER
@@ -324,7 +322,7 @@ def more_turns(turns: Sequence[Turn]) -> int:
 
 
 def pair_of(first: Side | None, turns: Sequence[Turn]) -> TimedPair:
-    """What the turns of two processes say together: their median."""
+    """Return the pair of two processes: the median of their turns."""
     baseline_us, current_us = (
         statistics.median(value for side in sides for value in side[1:])
         for sides in ([turn.baseline for turn in turns], [turn.current for turn in turns])
@@ -334,17 +332,17 @@ def pair_of(first: Side | None, turns: Sequence[Turn]) -> TimedPair:
 
 
 def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
-    """The margin for a call: for kernels below 2 us in all at least 0.2 us.
+    """Return the margin for a call: at least 0.2 us if its kernels take less than 2 us together.
 
-    Of these it is not a share that differs between processes of the same code but a time: an
-    addition of 1,024 numbers took 0.99, 1.02, 1.12 and 1.18 us on an H200, in each process the
-    same in all of its rounds.
+    The times of such calls differ between processes of the same code by a time, not by a share: an
+    addition of 1,024 numbers took 0.99, 1.02, 1.12 and 1.18 us on an H200, the same in all rounds
+    of a process.
 
     Args:
-        kernels_us: what all its kernels take. margin: as the user has it, a fraction.
+        kernels_us: the time of all its kernels. margin: the user's margin, a fraction.
 
     Raises:
-        ValueError: it is smaller than what pairs of processes can tell.
+        ValueError: it is smaller than pairs of processes can show.
     """
     if not margin >= SMALLEST_MARGIN:
         raise ValueError(
@@ -357,14 +355,14 @@ def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
 
 
 def decide(pairs: Sequence[TimedPair], margin: float) -> Paired:
-    """What follows from pairs; a change of None asks for more of them.
+    """Judge pairs; a change of None asks for more of them.
 
-    One pair clears a test: it is at most half of the margin slower. ``PAIRS`` of balanced order
-    convict it: their estimate is beyond the margin, and each order's mean beyond 0.6 of it. So with
-    "better": the first pair asks for more where it is faster by the whole margin.
+    One pair suffices for "same": it is at most half of the margin slower, and not faster by the
+    whole margin. For "worse", ``PAIRS`` of balanced order are needed: their estimate is beyond the
+    margin, and the mean of each order beyond 0.6 of it. The same holds for "better".
 
     Args:
-        margin: a fraction, of ``margin_for``.
+        margin: a fraction, from ``margin_for``.
 
     Raises:
         ValueError: there is no pair.
@@ -396,15 +394,15 @@ def decide(pairs: Sequence[TimedPair], margin: float) -> Paired:
 
 
 def unless_reconfigured(found: Paired) -> Paired:
-    """Of kernels that were launched in another configuration, which autotuning may choose anew in
-    each process: slower only where all pairs are."""
+    """Judge kernels with another launch configuration, which autotuning may choose anew in each
+    process: they are slower only if all pairs are."""
     if found.change == "worse" and found.agreeing < len(found.pairs):
         return replace(found, change="undecided", why="another configuration was chosen")
     return found
 
 
 def _orders(pairs: Sequence[TimedPair]) -> list[float]:
-    """The mean of each order of starting; none where one of them is missing."""
+    """Return the mean of each order of starting; empty if one of them is missing."""
     sides: tuple[Side, ...] = ("current", "baseline")
     of_each = [[math.log(pair.ratio) for pair in pairs if pair.first == side] for side in sides]
     return [statistics.fmean(values) for values in of_each] if all(of_each) else []

@@ -601,7 +601,7 @@ def _launched(verdict: Verdict, profile: Profile) -> Cause:
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
-    """Those that ``max_kernels(match=...)`` counts, as ``limits.patterns`` says; all where it is
+    """Those that ``max_kernels(match=...)`` counts, as ``limits.evaluate`` says; all where it is
     no pattern."""
     try:
         wanted = re.compile(pattern, re.IGNORECASE)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelprof.baseline.run_documents import read_run
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.documents import read_run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE_PROJECT = ROOT / "example_project"

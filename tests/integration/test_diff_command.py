@@ -139,7 +139,7 @@ def test_a_bad_file_on_either_side_is_exit_status_2_and_one_line(
     ("option", "words"),
     [
         ("--max-size=big", "--max-size: 'big'"),
-        ("--lines=-1", "--lines: got -1"),
+        ("--lines=-1", "--lines: got '-1'"),
     ],
 )
 def test_a_bad_option_is_exit_status_2_and_one_line(

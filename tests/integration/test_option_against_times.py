@@ -47,7 +47,7 @@ CLOCK = """
 import os, random, pytest
 from pkg import code
 from pytest_kernelprof.device import inventory
-from pytest_kernelprof.measure import more_rounds
+from pytest_kernelprof.measure import sessions
 
 chance, up, running = random.Random(os.getpid()), [], []
 
@@ -63,7 +63,7 @@ def times_of(taken):
     us = code.US.get(running[0], 50.0)
     return tuple(us * chance.gauss(1.0, 0.002) for _ in range(taken.facts.profile.rounds))
 
-more_rounds.why_untimed, more_rounds.times_of = why_untimed, times_of
+sessions.why_untimed, sessions.times_of = why_untimed, times_of
 inventory.cuda_is_up = lambda: bool(up)
 """
 TESTS = """
@@ -128,7 +128,7 @@ def against(
     monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
-        monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)
+        monkeypatch.setattr(f"pytest_kernelprof.measure.sessions.{name}", None)
     monkeypatch.setattr("pytest_kernelprof.device.inventory.cuda_is_up", None)
 
     def run(*options: str) -> pytest.RunResult:

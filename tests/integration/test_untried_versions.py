@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_kernelprof.plugin.collector import END_NOTES
-from pytest_kernelprof.versions import TRIED
+from pytest_kernelprof.system import TRIED
 
 Run = Callable[..., pytest.RunResult]
 

@@ -28,7 +28,7 @@ def pytest_unconfigure(config):
     result.stdout.fnmatch_lines(
         [
             "heavy: [[][]]",
-            "rooms: clock errors limits plugin schema system units versions",
+            "rooms: errors limits plugin schema system units",
             "bridge: False",  # to pytest-benchmark, which is not there
         ]
     )

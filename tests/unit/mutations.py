@@ -265,8 +265,7 @@ def _of_event(whole: Document, chance: random.Random) -> tuple[Any, Any]:
 # -- what became of one --------------------------------------------------------------------------
 
 
-_SHOWN = argparse.ArgumentParser()
-trace_commands.add_show_options(_SHOWN)
+_SHOWN = {"sort": None, "top": None, "all": False, "operators": False, "json": False}
 
 
 def result(path: Path, data: bytes) -> str:
@@ -274,7 +273,8 @@ def result(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            trace_commands.show(_SHOWN.parse_args([str(path)]))
+            chosen = argparse.Namespace(traces=[str(path)], max_size=8 * 10**9, **_SHOWN)
+            trace_commands.show(chosen)
     except TraceError as error:
         text = str(error)
         if len(text.splitlines()) != 1 or len(text) > 2_000:

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 import pytest_kernelprof
-from pytest_kernelprof.versions import TRIED, WITHOUT
+from pytest_kernelprof.system import TRIED, WITHOUT
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 if not (ROOT / "benchmarks" / "matrix.py").exists():

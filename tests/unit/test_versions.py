@@ -12,7 +12,7 @@ from packaging.version import Version
 
 import pytest_kernelprof
 from pytest_kernelprof.device import inventory
-from pytest_kernelprof.versions import TRIED, WITHOUT, newer_than_tried
+from pytest_kernelprof.system import TRIED, WITHOUT, newer_than_tried
 
 if sys.version_info >= (3, 11):
     import tomllib

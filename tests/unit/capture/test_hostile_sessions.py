@@ -24,14 +24,13 @@ from torch._subclasses import FakeTensorMode
 from pytest_kernelprof.capture import session, torch_profiler
 from pytest_kernelprof.capture.line_annotations import annotate_lines
 from pytest_kernelprof.capture.session import Session, refuse_to_nest
-from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device import bindings, inventory
 from pytest_kernelprof.device.inventory import current_device, synchronize, try_to_synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.recording import OwnNames
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, now_s
 
 CPU = current_device("cpu")
 X = torch.ones(4)

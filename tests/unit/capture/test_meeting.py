@@ -21,7 +21,6 @@ from pytest_kernelprof.capture.rendezvous import (
     run_key,
 )
 from pytest_kernelprof.capture.watchdog import Watchdog
-from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy
 from pytest_kernelprof.measure.policy import (
@@ -35,6 +34,7 @@ from pytest_kernelprof.measure.policy import (
     plan_of_ranks,
 )
 from pytest_kernelprof.schema.profile import Verdict
+from pytest_kernelprof.system import now_ns
 
 TEST = "test_ddp.py::test_step\n1"
 CALL = Call(TEST, (0, 1), 1, "kernel_profile at test_ddp.py:9")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.cli.machine_checks import Finished, NotFinished, run_fresh
+from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
 
 
 def test_it_can_import_this_package_from_anywhere(
@@ -15,16 +15,18 @@ def test_it_can_import_this_package_from_anywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code = "import pytest_kernelprof.units; print('here')"
-    assert run_fresh(code, 60) == Finished(0, "here\n", "no message")
+    done = run_fresh(code, 60)
+    assert (done.returncode, done.stdout, last_words(done)) == (0, "here\n", "no message")
 
 
 def test_one_that_dies_leaves_its_status_and_last_words() -> None:
     code = "print('before'); print('a traceback', file=sys.stderr); sys.exit('the reason')"
-    assert run_fresh(code, 60) == Finished(1, "before\n", "the reason")
+    done = run_fresh(code, 60)
+    assert (done.returncode, done.stdout, last_words(done)) == (1, "before\n", "the reason")
 
 
 def test_it_cannot_eat_our_standard_input() -> None:
-    assert run_fresh("print(repr(sys.stdin.read()))", 60).output == "''\n"
+    assert run_fresh("print(repr(sys.stdin.read()))", 60).stdout == "''\n"
 
 
 def test_one_that_hangs_is_ended() -> None:

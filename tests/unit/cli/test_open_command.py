@@ -142,7 +142,7 @@ def test_a_files_name_does_nothing_to_an_address(name: str, plain: str) -> None:
 
 
 def test_nobody_reads_it_in_time(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.serve(str(MLP), "0.1s", 10**9, browse=False, port=0) == 1
+    assert command.serve(str(MLP), 0.1, 10**9, browse=False, port=0) == 1
     out = capsys.readouterr().out
     assert "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:" in out
     assert "kernelprof show" in out
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(OneFile, "was_read", interrupted)
-    assert command.serve(str(MLP), "5min", 10**9, browse=False, port=0) == 1
+    assert command.serve(str(MLP), 300.0, 10**9, browse=False, port=0) == 1
     assert "nothing has read it" in capsys.readouterr().out
 
 
@@ -168,7 +168,7 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(capsys: pytest.CaptureFix
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(TraceError, match=rf"port {port} of .* is not available \(.*drag"):
-            command.serve(str(MLP), "5min", 10**9, browse=False, port=port)
+            command.serve(str(MLP), 300.0, 10**9, browse=False, port=port)
 
 
 @pytest.mark.parametrize(

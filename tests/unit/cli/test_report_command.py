@@ -12,7 +12,7 @@ from gfm_pages import rendered
 from records import comparison, mlp, timed
 from rounds import profile_of
 
-from pytest_kernelprof import documents
+from pytest_kernelprof.baseline.run_documents import read_whole_run
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
@@ -162,7 +162,7 @@ def test_as_a_page_it_has_the_timelines(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["report", document, "--html=run.html"]) == 0
     found = Path("run.html").read_text(encoding="utf-8")
     assert "stream 7" in found
-    assert html_of(documents.read_whole_run(document)) == found
+    assert html_of(read_whole_run(document)) == found
 
 
 def test_without_jinja2_a_page_is_refused_before_anything_is_read(

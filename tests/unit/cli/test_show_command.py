@@ -450,7 +450,7 @@ def test_what_is_no_trace_in_a_folder_makes_it_incomplete(
         (["mlp", "missing.json"], "missing.json: cannot be read"),
         (["mlp", "mlp", "--json"], "--json takes one trace"),
         (["mlp", "mlp", "--operators"], "--operators takes one trace"),
-        (["mlp", "--top=0"], "--top: got 0"),
+        (["mlp", "--top=0"], "--top: got '0'"),
     ],
 )
 def test_bad_use_is_said_in_a_line(

@@ -7,13 +7,7 @@ import time
 import pytest
 from records import MLP, kernel
 
-from pytest_kernelprof.limits.patterns import (
-    Patterns,
-    first_mismatch,
-    hits,
-    matches,
-    names_nothing,
-)
+from pytest_kernelprof.limits.evaluate import Patterns, first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.profile import Hit, Mismatch
 
 

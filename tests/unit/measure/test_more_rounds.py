@@ -8,11 +8,11 @@ import torch
 from pytest_kernelprof.device.conditions import no_times
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
-from pytest_kernelprof.measure import more_rounds
+from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.more_rounds import MoreRounds, Series
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.measure.sessions import MoreRounds, Series
 
 X = torch.ones(4)
 
@@ -26,7 +26,7 @@ def more(call: object = None) -> MoreRounds:
 def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU a round takes what its number is."""
     monkeypatch.setattr(
-        more_rounds,
+        sessions,
         "times_of",
         lambda taken: tuple(map(float, range(1, taken.facts.profile.rounds + 1))),
     )
@@ -94,7 +94,7 @@ def test_under_mps_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda_double import GPU
 
     monkeypatch.setattr("pytest_kernelprof.device.conditions.is_shared", lambda index: True)
-    assert more_rounds.why_untimed(GPU) == no_times(GPU)["cuda_time"]
+    assert sessions.why_untimed(GPU) == no_times(GPU)["cuda_time"]
 
 
 def test_a_measured_call_can_be_made_again_with_the_arguments_of_its_setup() -> None:

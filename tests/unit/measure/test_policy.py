@@ -17,6 +17,7 @@ from pytest_kernelprof.measure.policy import (
     Plan,
     ProfileRounds,
     RecordShapes,
+    SecondLook,
     Shown,
     Step,
     TimeCalls,
@@ -101,7 +102,7 @@ def always(outcome: Status, metric: str) -> Answer:
 
 def plain(found: Sequence[Step]) -> list[tuple[str, int]]:
     """Kinds and numbers of rounds of the steps that take timed rounds, and where it judges."""
-    names = {ProfileRounds: "profile", TimeCalls: "time"}
+    names = {ProfileRounds: "profile", TimeCalls: "time", SecondLook: "time"}
     return [
         ("judge", 0) if isinstance(step, Judge) else (names[type(step)], step.rounds)
         for step in found
@@ -279,16 +280,16 @@ def test_a_throttled_further_batch_and_second_look_are_taken_again_and_kept() ->
     outcomes = judged("undecided", "failed", metric="latency")
 
     def answer(step: Step, history: Sequence[Shown]) -> Shown:
-        if isinstance(step, TimeCalls) and (step.batch or step.second_look):
+        if isinstance(step, TimeCalls) and (step.batch or isinstance(step, SecondLook)):
             return Shown(step, throttled=True)
         return outcomes(step, history)
 
     history = driven(HOST_TIMES, answer)
     timed = [one.step for one in history if isinstance(one.step, TimeCalls)]
-    assert [(one.rounds, one.batch, one.second_look) for one in timed] == [
-        (12, 0, False),
-        *[(12, 1, False)] * 3,
-        *[(24, 0, True)] * 3,
+    assert [(type(one), one.rounds, one.batch) for one in timed] == [
+        (TimeCalls, 12, 0),
+        *[(TimeCalls, 12, 1)] * 3,
+        *[(SecondLook, 24, 0)] * 3,
     ]
     assert kept_throttled(history) == 12 + 24
 
@@ -317,7 +318,7 @@ def test_no_verdict_is_asked_for_that_would_change_nothing(plan: Plan) -> None:
     """Of counts, and of who asked for rounds: that many they get, with no second look."""
     found = steps(plan, always("failed", "latency"))
     assert not any(isinstance(step, Judge) for step in found)
-    assert not any(isinstance(step, TimeCalls) and step.second_look for step in found)
+    assert not any(isinstance(step, SecondLook) for step in found)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +424,7 @@ def test_a_further_batch_that_was_incomplete_once_joins_the_others() -> None:
     assert [(one.rounds, one.batch) for one in profiled] == [
         *[(12, 0), (12, 1), (12, 1), (24, 2), (48, 3)]
     ]
-    assert profiled[2] == ProfileRounds(12, 1, True, "incomplete, try 2 of 3")
+    assert profiled[2] == ProfileRounds(12, 1, "incomplete, try 2 of 3", True)
 
 
 def test_a_first_session_that_stays_incomplete_gets_no_further_rounds() -> None:
@@ -450,7 +451,7 @@ def test_a_limit_on_a_host_time_fails_only_after_one_second_look(metric: str) ->
     assert found[2:] == [
         TimeCalls(12),
         Judge(),
-        TimeCalls(12, second_look=True, reason="a second look before a limit fails"),
+        SecondLook(12, reason="a second look before a limit fails"),
         Judge(),
     ]
 
@@ -463,7 +464,7 @@ def test_a_limit_on_a_device_time_needs_no_second_look() -> None:
 
 def test_a_second_look_has_as_many_rounds_as_the_first() -> None:
     found = steps(HOST_TIMES, judged("undecided", "failed", "failed", metric="latency"))
-    looks = [one for one in found if isinstance(one, TimeCalls) and one.second_look]
+    looks = [one for one in found if isinstance(one, SecondLook)]
     assert [one.rounds for one in looks] == [24]
 
 
@@ -471,10 +472,10 @@ def test_a_second_look_that_does_not_confirm_is_followed_by_further_rounds() -> 
     """They join the first, not the second look; there is no third."""
     found = steps(HOST_TIMES, judged("failed", "undecided", "failed", metric="latency"))
     timed = [one for one in found if isinstance(one, TimeCalls)]
-    assert [(one.rounds, one.batch, one.second_look) for one in timed] == [
-        (12, 0, False),
-        (12, 0, True),
-        (12, 1, False),
+    assert [(type(one), one.rounds, one.batch) for one in timed] == [
+        (TimeCalls, 12, 0),
+        (SecondLook, 12, 0),
+        (TimeCalls, 12, 1),
     ]
 
 
@@ -589,7 +590,7 @@ def test_whatever_happens_a_measurement_ends_and_repeats_no_finished_step(seed: 
 
     assert next_step(plan, history) is None
     finished: list[tuple[object, ...]] = []
-    taken = {ProfileRounds: 0, TimeCalls: 0}
+    taken: dict[type[Step], int] = {ProfileRounds: 0, TimeCalls: 0}
     for shown in history:
         step = shown.step
         key: tuple[object, ...] = (type(step),)
@@ -598,7 +599,7 @@ def test_whatever_happens_a_measurement_ends_and_repeats_no_finished_step(seed: 
         elif isinstance(step, ProfileRounds):
             key = (ProfileRounds, step.batch)
         elif isinstance(step, TimeCalls):
-            key = (TimeCalls, step.batch, step.second_look)
+            key = (type(step), step.batch)
         elif isinstance(step, Judge):
             key = (Judge, len(finished))
         if finished and finished[-1] == key:
@@ -606,7 +607,7 @@ def test_whatever_happens_a_measurement_ends_and_repeats_no_finished_step(seed: 
             continue
         assert key not in finished, "taken up again after something else"
         finished.append(key)
-        if isinstance(step, (ProfileRounds, TimeCalls)) and not getattr(step, "second_look", False):
-            taken[type(step)] += step.rounds
+        if type(step) in taken:
+            taken[type(step)] += getattr(step, "rounds", 0)
     assert max(taken.values()) <= max(MOST_ROUNDS, plan.rounds)
     assert kept_throttled(history) <= 3 * MOST_ROUNDS

@@ -24,7 +24,6 @@ from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
 from pytest_kernelprof.measure import policy, runner, sessions
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.completeness import require_complete
 from pytest_kernelprof.measure.policy import (
     TRIES,
     Plan,
@@ -33,6 +32,7 @@ from pytest_kernelprof.measure.policy import (
     Step,
     WarmUp,
     plan_of_ranks,
+    require_complete,
 )
 from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
 from pytest_kernelprof.schema.environment import Conditions, Integrity
@@ -117,6 +117,7 @@ def test_several_ranks_warm_up_past_what_they_do_in_their_second_call() -> None:
     )
     assert (alone.warmup, several.warmup) == (1, 2)
     assert plan_of_ranks([Plan("cpu", warmup=5), Plan("cpu")]).warmup == 5
+    assert plan_of_ranks([Plan("cpu", warmup=0)]).warmup == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from built import profile_of, reading_of_events, round_of
 from records import profile
 
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.completeness import require_clock
+from pytest_kernelprof.measure.policy import require_clock
 from pytest_kernelprof.schema.environment import Integrity
 from pytest_kernelprof.trace.integrity import check_clock
 

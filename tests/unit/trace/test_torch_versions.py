@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.baseline.run_documents import read_run, read_whole_run
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.documents import read_run, read_whole_run
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import pack
 
