@@ -52,7 +52,7 @@ from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.usage_lock import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.items import AGAINST, has_snapshot, is_measured, run_state, state_of
+from pytest_kernelprof.plugin.items import AGAINST, run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
@@ -251,7 +251,7 @@ class AgainstTests:
         """Have the reference collect the files of all tests that are measured."""
         if self._reference is None or self._turns is None:
             return
-        measured = [item for item in session.items if is_measured(item)]
+        measured = [item for item in session.items if state_of(item).is_measured]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
@@ -259,7 +259,7 @@ class AgainstTests:
             return
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
-        kept = tuple(item.nodeid for item in measured if has_snapshot(item))
+        kept = tuple(item.nodeid for item in measured if state_of(item).has_snapshot)
         shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
@@ -283,7 +283,7 @@ class AgainstTests:
     ) -> Generator[None, object, object]:
         """The reference runs the test, up to its first call that is timed, before it is run
         here; then both go on from call to call."""
-        if self._turns is not None and is_measured(item):
+        if self._turns is not None and state_of(item).is_measured:
             self._running = item.nodeid
             following = self._following(item, nextitem)
             self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
@@ -302,7 +302,7 @@ class AgainstTests:
             return ""
         items = item.session.items
         later = items[items.index(following) :]
-        return next((one.nodeid for one in later if is_measured(one)), "")
+        return next((one.nodeid for one in later if state_of(one).is_measured), "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -18,7 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.items import known_marks, state_of, timed_by_benchmark
+from pytest_kernelprof.plugin.items import state_of
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
@@ -325,15 +325,15 @@ class Bridge:
         fixtures = getattr(item, "fixturenames", ())
         if _FIXTURE in fixtures:
             _set_timer(item)
-        elif timed_by_benchmark(item) and "kernel_profile" not in fixtures:
+        elif state_of(item).is_benchmarked and "kernel_profile" not in fixtures:
             self._look_at_whole_call(item)
 
     def _look_at_whole_call(self, item: pytest.Item) -> None:
         if self._settings.disable:
             return
-        marks = known_marks(item)
+        marks = state_of(item).marks
         if marks.limits:
-            from pytest_kernelprof.plugin.whole_call import refuse_whole_call
+            from pytest_kernelprof.plugin.measuring import refuse_whole_call
 
             refuse_whole_call(marks.limits)
         if self._settings.all:

@@ -340,7 +340,7 @@ def hold_comparisons(
 ) -> None:
     """Compare what was profiled with the reference of each marker, on the ranks that have made the
     call; a failure is told at the end."""
-    for limit in test.ledger.comparing:
+    for limit in test.ledger.marks.comparisons:
         assert limit.reference is not None
         one, other = names_of(fn, limit.reference)
         found = compare(

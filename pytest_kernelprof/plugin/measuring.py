@@ -11,12 +11,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import pytest
+
+from pytest_kernelprof.api import traces_loaded
 from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
 from pytest_kernelprof.capture.line_annotations import file_of, library_folders
 from pytest_kernelprof.capture.rendezvous import name_of_test
 from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.errors import (
+    IncompleteProfile,
+    KernelprofError,
+    MarkerError,
+    NotJudged,
+    ProfilerUnavailable,
+)
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
 from pytest_kernelprof.measure.runner import (
@@ -35,11 +45,10 @@ from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from contextlib import AbstractContextManager
     from types import FrameType
     from typing import TextIO
-
-    import pytest
 
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
@@ -53,6 +62,21 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+
+CUDA_INITIALIZED = (
+    "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
+    "CUDA, --kernelprof-device=cuda does so before the first test"
+)
+
+TORCH_IMPORTED = (
+    "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
+    "torch: import it in conftest.py"
+)
+
+BENCHMARKED = (
+    "the test calls benchmark, whose calibration and rounds would all be counted: write "
+    "kernel_benchmark(fn, *args) in its place"
+)
 
 _NOT_AGAINST = (
     "--kernelprof-against=REV cannot compare code on several ranks: run such tests without it, "
@@ -257,6 +281,171 @@ def measure_block(
     else:
         measurement = of_this_rank(measurement, number_of_rank())
     kept.append(_keep(test, measurement, place or test.place, own))
+
+
+class GaveWay(BaseException):
+    """Ends a profiled block whose profile nobody wants."""
+
+
+@contextlib.contextmanager
+def judged_call(test: MeasuredTest) -> Iterator[None]:
+    """Profile the call phase of a test with a limit: what prevents that is the test's error.
+
+    Raises:
+        IncompleteProfile: there is no profile, or the test only loads profiles of others.
+    """
+    traces = traces_loaded()
+    with measure_block(test) as kept:
+        yield
+    names = ", ".join(limit.name for limit in test.ledger.limits)
+    launched = any(profile.kernel_count for profile in kept)
+    if names and not launched and traces_loaded() > traces:
+        raise IncompleteProfile(
+            f"{names} was not judged: the test launched nothing and loaded a trace, and "
+            "markers do not judge loaded traces: assert on the profile, for example assert "
+            "profile.kernel_count <= 400"
+        )
+
+
+def observed_call(test: MeasuredTest) -> AbstractContextManager[None]:
+    """Profile the call phase of a test without a limit (--kernelprof-all), if that leaves torch as
+    the test would find it."""
+    if not torch_is_loaded():
+        return _untouched(test, lambda: TORCH_IMPORTED if torch_is_loaded() else "")
+    if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
+        return _untouched(test, lambda: CUDA_INITIALIZED if _cuda_is_up() else "")
+    return _observed(test)
+
+
+@contextlib.contextmanager
+def _observed(test: MeasuredTest) -> Iterator[None]:
+    """What prevents the profile is told in the test's row, and changes nothing else."""
+    why = ""
+    with contextlib.ExitStack() as block:
+        try:
+            block.enter_context(measure_block(test, asked=False))
+        except Exception as error:
+            why = _words_of(error)
+        yield
+        try:
+            block.close()
+        except Exception as error:
+            why = _words_of(error)
+    if why:
+        test.ledger.keep_unmeasured(test.device, why)
+
+
+@contextlib.contextmanager
+def _untouched(test: MeasuredTest, why: Callable[[], str]) -> Iterator[None]:
+    """Say at the end of the run why there is no profile, where there would have been one.
+
+    Args:
+        why: asked when the test has returned; empty if there was nothing to measure.
+    """
+    yield
+    words = why()
+    if words:
+        test.ledger.end_notes.append(words)
+
+
+def abandon(block: contextlib.ExitStack, raised: BaseException) -> None:
+    """End a call phase that has raised; that error stands, whatever the end meets."""
+    where = raised.__traceback__
+    with contextlib.suppress(Exception, GaveWay):
+        block.__exit__(type(raised), raised, where)
+    raised.__traceback__ = where
+
+
+def note_benchmarked(test: MeasuredTest) -> None:
+    """Say in the row of a test without a limit that pytest-benchmark has repeated it."""
+    if torch_is_loaded():
+        test.ledger.keep_unmeasured(test.device, BENCHMARKED)
+
+
+def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
+    """A call phase that pytest-benchmark repeats as it likes has no count of its own.
+
+    Raises:
+        MarkerError: always, with the remedy.
+    """
+    names = ", ".join(limit.name for limit in limits)
+    raise MarkerError(f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds")
+
+
+def _words_of(error: Exception) -> str:
+    known = isinstance(error, KernelprofError)
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def _cuda_is_up() -> bool:
+    """Whether CUDA is up; if a test keeps that from being asked, measuring will tell."""
+    from pytest_kernelprof.device.inventory import cuda_is_up
+
+    try:
+        return cuda_is_up()
+    except Exception:
+        return True
+
+
+def torch_is_loaded() -> bool:
+    """Whether anybody has imported torch."""
+    return "torch" in sys.modules
+
+
+class BringUp:
+    """The plugin of a run that looks at tests on a GPU."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+        """Before each test, and before other plugins begin to time it."""
+        bring_up()
+        return (yield)
+
+
+def bring_up() -> None:
+    """Bring up the profiler once CUDA is, between two tests.
+
+    It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes wrong
+    is told when a test is to be measured.
+    """
+    if not _cuda_is_up():
+        return
+    from pytest_kernelprof.device.inventory import current_device
+    from pytest_kernelprof.measure.sessions import prime
+
+    with contextlib.suppress(Exception):
+        prime(current_device("cuda"))
+
+
+class Sharing:
+    """Around the fixtures, the call and the teardown of each test, also of those that are not
+    measured. Between them nothing is held: a worker may wait there for its next test.
+
+    Args:
+        timeout_s: how long a test waits for who times.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    # Of the older kind: an exception of the test does not pass through a frame of ours.
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
+        """The test itself; likewise its fixtures, those of its module and session, and their
+        ends."""
+        usage_lock.begin(item.nodeid, self._timeout_s)
+        yield
+        usage_lock.end()
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+    def pytest_enter_pdb(self) -> None:
+        """A breakpoint in a test: others do not wait for who sits before it."""
+        usage_lock.stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """The test goes on."""
+        usage_lock.go_on()
 
 
 def call_request(place: run.Place) -> Request:

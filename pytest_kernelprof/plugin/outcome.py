@@ -63,8 +63,6 @@ class Records:
         broken: the messages of comparisons that are over their limit.
         no_snapshot: why the test lacks a snapshot that is required.
         notes: what is to be warned of, besides the verdicts.
-        undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
-        warn_only: whether what is broken is warned of and fails nothing.
         asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
             that could not be had is told in its row alone.
     """
@@ -80,8 +78,6 @@ class Records:
     broken: tuple[str, ...] = ()
     no_snapshot: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    undecided: str = "warn"
-    warn_only: bool = False
     asked: bool = True
 
 
@@ -104,14 +100,18 @@ class Conclusion:
     accepts: bool = False
 
 
-def conclude(records: Records, test: str) -> Conclusion:
+def conclude(
+    records: Records, test: str, *, undecided: str = "warn", warn_only: bool = False
+) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had.
 
     Args:
         test: how pytest is told to run it.
+        undecided: what a time does that is too close to its limit: "warn", "fail" or "pass".
+        warn_only: whether a limit that is exceeded warns, and fails nothing.
     """
-    failing = {"failed", "undecided"} if records.undecided == "fail" else {"failed"}
+    failing = {"failed", "undecided"} if undecided == "fail" else {"failed"}
     over = [
         profile
         for profile in records.profiles
@@ -122,7 +122,7 @@ def conclude(records: Records, test: str) -> Conclusion:
     if accepts:
         remedy = accept_words(test, records.profiles[-1].environment.kind)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{remedy}")
-    if broken and not records.warn_only:
+    if broken and not warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)
     error = records.blind or _nothing_measured(records) or _not_judged(records)
@@ -134,7 +134,7 @@ def conclude(records: Records, test: str) -> Conclusion:
     error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
     if error and (records.asked or records.limits):
         return Conclusion(error=error, warnings=broken)
-    return Conclusion(warnings=(*broken, *_warnings(records), *records.notes))
+    return Conclusion(warnings=(*broken, *_warnings(records.profiles, undecided), *records.notes))
 
 
 def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
@@ -216,8 +216,7 @@ def _could_not_be_had(profile: run.Profile) -> str:
     return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
 
 
-def _warnings(records: Records) -> list[str]:
-    profiles = records.profiles
+def _warnings(profiles: Sequence[run.Profile], undecided: str) -> list[str]:
     told = [
         f"the code never became warm: {integrity_words(profile)}"
         for profile in profiles
@@ -226,7 +225,7 @@ def _warnings(records: Records) -> list[str]:
     timed = [profile for profile in profiles if any(map(_is_timed, profile.verdicts))]
     told += [in_place_words(profile.in_place) for profile in timed if profile.in_place]
     told += [_unstable_words(profile) for profile in timed if not profile.metrics["kernels"].stable]
-    if records.undecided != "pass":
+    if undecided != "pass":
         told += [
             verdict_line(verdict, doubt_words(profile.conditions))
             for profile in profiles

@@ -41,13 +41,9 @@ from pytest_kernelprof.plugin.items import (
     BRIDGE,
     CUDA_HINT,
     RUN_RECORD,
-    all_is_wanted,
     concerns_us,
-    place_of_test,
-    promises_of,
     run_state,
     state_of,
-    why_unmeasured,
 )
 from pytest_kernelprof.versions import newer_than_tried
 
@@ -70,8 +66,8 @@ def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
     tests, state = {}, run_state(config)
     for item in items:
-        place = portable(place_of_test(item), str(config.rootpath))
-        tests[item.nodeid] = (promises_of(item), place.file, place.line)
+        place = portable(state_of(item).place, str(config.rootpath))
+        tests[item.nodeid] = (state_of(item).promises, place.file, place.line)
     if hasattr(config, "workerinput"):
         state.expected = json.dumps(tests)
     else:
@@ -143,14 +139,16 @@ def _why_not_judged(
         return raised.why
     if raised is not None or call.when != "call" or not concerns_us(item):
         return ""
-    promises, test = promises_of(item), state_of(item).test
+    promises, test = state_of(item).promises, state_of(item).test
     if test is None:
-        return (why_unmeasured(item) or "not measured").partition(":")[0] if promises else ""
+        return (
+            (state_of(item).why_unmeasured or "not measured").partition(":")[0] if promises else ""
+        )
     ledger = test.ledger
     if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
     otherwise = "no snapshot of this device" if len(ledger) else "not measured"
-    return (why_unmeasured(item) or ledger.unmeasured or otherwise).partition(":")[0]
+    return (state_of(item).why_unmeasured or ledger.unmeasured or otherwise).partition(":")[0]
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -180,15 +178,15 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
 
     state, config = state_of(item), item.config
     taken, state.taken = state.taken or [], None  # a rerun of the test brings its own
-    whole = run_state(config).serves or all_is_wanted(config)
+    whole = run_state(config).serves or run_state(config).is_wanted_whole
     left_out: tuple[str, ...] = ()
     if not_judged:  # also of limits that came as the test ran
-        left_out = state.test.ledger.left_out if state.test is not None else promises_of(item)
+        left_out = state.test.ledger.left_out if state.test is not None else state_of(item).promises
     test = Test(
         item.nodeid,
         tuple(profile for one in taken for profile in one.profiles),
         tuple(comparison for one in taken for comparison in one.comparisons),
-        place=portable(place_of_test(item), str(config.rootpath)),
+        place=portable(state_of(item).place, str(config.rootpath)),
         snapshot=state.snapshot.report() if state.snapshot is not None else None,
         limits=left_out,
         not_judged=not_judged,
@@ -364,7 +362,7 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
         return
     if hasattr(report, "wasxfail"):
         del report.wasxfail
-    place = place_of_test(item)
+    place = state_of(item).place
     words = f"Skipped: not judged: {why}; the test is marked xfail, and its body passed"
     report.outcome, report.longrepr = "skipped", (place.file, place.line, words)
 
@@ -372,7 +370,7 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
 def hint_at_cuda(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     """Tell what to do beside an error that looks as if it came of a missing CUDA device."""
     is_missing = _NEEDS_CUDA.search(f"{type(error).__name__}: {error}")
-    if report.failed and is_missing and why_unmeasured(item).startswith("no CUDA device"):
+    if report.failed and is_missing and state_of(item).why_unmeasured.startswith("no CUDA device"):
         add = getattr(report.longrepr, "addsection", None)
         if add is not None:
             add("kernelprof", CUDA_HINT)
@@ -390,7 +388,7 @@ def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
     if frames and not _by_a_hook(error):
         return frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
     place = error.place if isinstance(error, LimitExceeded) else None
-    place = place or place_of_test(item)
+    place = place or state_of(item).place
     return place.file, place.line
 
 

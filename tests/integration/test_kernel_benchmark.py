@@ -445,7 +445,7 @@ profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
 @pytest.mark.benchmark(timer=clock)
 def test_it(benchmark, request, monkeypatch):
     recorded, on_a_gpu = SimpleNamespace(last=profile), SimpleNamespace(
-        device="cuda", unmeasured="", place=Place("test_it.py", 1), ledger=Ledger(Marks(), "warn"),
+        device="cuda", unmeasured="", place=Place("test_it.py", 1), ledger=Ledger(Marks()),
         plan=lambda needs: None)
     timed = KernelBenchmark(benchmark, recorded, on_a_gpu, clock, request.node)
     measured = "pytest_kernelprof.plugin.measuring.measure_call"

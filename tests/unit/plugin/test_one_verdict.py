@@ -50,7 +50,7 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
 ) -> None:
     _, measurement = measure(two_operators, plan_of("cpu", Needs()))
     assert calls == {"read_trace": 1, "link": 1}
-    kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)), "warn")
+    kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)))
     profile = kept.keep(measurement)
     assert calls == {"read_trace": taken, "link": taken, "evaluate": 1}
 
