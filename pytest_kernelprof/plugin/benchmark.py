@@ -137,29 +137,20 @@ class KernelBenchmark:
             RuntimeError: it was called before in this test.
         """
         from pytest_kernelprof.measure.arguments import Arguments
-        from pytest_kernelprof.measure.policy import EVERYTHING
-        from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import call_request, measure_call, place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request, place_of_call
 
-        place = place_of_call(self._test.place)
-        arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
-        with self._test.ledger.asking(call_request(place)):
+        test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
+        with test.ledger.asking(call_request(place_of_call(test.place))):
             self._check(fn, timer)
-            given = {} if rounds is None else {"rounds": check_option("rounds", rounds)}
-            if self._test.unmeasured:
-                self._test.ledger.leave_out(self._test.unmeasured)
-                return self._run_unmeasured(fn, arguments, timer)
-            if timer == "cuda" and self._test.device != "cuda":
-                raise ProfilerUnavailable(
-                    'timer="cuda": this test runs on the CPU, where there is no device time; use '
-                    'timer="wall" (the default), or run it on a GPU'
-                )
-            plan = self._test.plan(EVERYTHING, **given)  # whatever the limits need
-            result = measure_call(self._test, plan, fn, arguments, place)
-        if self._test.ledger.blind or self._test.ledger.unmeasured:
+            if rounds is not None:
+                check_option("rounds", rounds)
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured)
+            return self._run_unmeasured(fn, arguments, timer)
+        result = self._kernel_profile.run(fn, args, kwargs, setup=setup, rounds=rounds)
+        if test.ledger.blind or test.ledger.unmeasured:
             self._run_unmeasured(fn, arguments, timer)
             return result
-        hold_comparisons(self._test, fn, arguments)
         profile = self._kernel_profile.last
         self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
         if timer == "cuda":
@@ -189,6 +180,11 @@ class KernelBenchmark:
                 "parametrise the test, or profile the others with kernel_profile"
             )
         self._used = True
+        if timer == "cuda" and self._test.device != "cuda" and not self._test.unmeasured:
+            raise ProfilerUnavailable(
+                'timer="cuda": this test runs on the CPU, where there is no device time; use '
+                'timer="wall" (the default), or run it on a GPU'
+            )
 
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,

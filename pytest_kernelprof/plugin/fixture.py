@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,7 +19,7 @@ from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_asser
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import CLOSE
-from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan, more_pairs
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
 from pytest_kernelprof.plugin.measuring import (
     call_request,
     may_be_blind,
@@ -181,18 +181,8 @@ class KernelProfile:
                 work to compare by ``cuda_time``.
         """
         first, second = names_of(candidate, reference)
-        found = self.compare_all(
-            {first: candidate, second: reference},
-            *args,
-            reference=second,
-            metric=metric,
-            rounds=rounds,
-            setup=setup,
-            check=check,
-            fresh=fresh,
-            **kwargs,
-        )
-        return found[first]
+        callables, given = {first: candidate, second: reference}, Arguments(args, kwargs, setup)
+        return compare(self._test, callables, given, second, metric, rounds, check, fresh)[first]
 
     def compare_all(
         self,
@@ -212,16 +202,8 @@ class KernelProfile:
 
         Args and errors are those of ``compare``.
         """
-        return compare(
-            self._test,
-            callables,
-            Arguments(args, kwargs, setup),
-            reference=reference,
-            metric=metric,
-            rounds=rounds,
-            check=check,
-            fresh=fresh,
-        )
+        given = Arguments(args, kwargs, setup)
+        return compare(self._test, callables, given, reference, metric, rounds, check, fresh)
 
     def region(
         self, name: str = "region", *, group: object = None, **limits: Any
@@ -347,8 +329,8 @@ def hold_comparisons(
             test,
             {one: fn, other: limit.reference},
             arguments,
-            reference=other,
-            metric=limit.metric or None,
+            other,
+            limit.metric or None,
             check=limit.check,
             judged=limit.name,
             group=group,
@@ -532,12 +514,12 @@ def compare(
     test: MeasuredTest,
     callables: Mapping[str, Callable[..., Any]],
     arguments: Arguments,
-    *,
     reference: str,
     metric: str | None = None,
     rounds: int | None = None,
     check: Check = CLOSE,
     fresh: Callable[[], Any] | None = None,
+    *,
     judged: str = "the comparison",
     group: object = None,
 ) -> Group:
@@ -552,16 +534,8 @@ def compare(
         _check_callables(callables, reference)
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
-        plan = Plan(
-            test.device,
-            test.settings.warmup,
-            TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
-            flush_l2=test.settings.flush_l2,
-            lock_timeout_s=test.settings.lock_timeout,
-            who=test.id,
-            ignore_children=test.settings.other_processes == "ignore",
-        )
-        found: Contest | None = None
+        number = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
+        plan = replace(test.plan(Needs(), rounds=None, stacks=False), rounds=number)
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured)
         else:
@@ -577,16 +551,15 @@ def compare(
                     measuring=test.measuring,
                     agreeing=partial(test.agreeing, f"a comparison at {place}", group),
                 )
-        compared = Group(test, callables, reference, found)
-        if found is None:
-            for fn in callables.values():
-                run_plainly(fn, arguments)
-            return compared
-        if found.in_place:
-            test.ledger.notes.append(in_place_words(found.in_place))
-        test.ledger.compared = True
-        test.ledger.comparisons.append(compared._record)
-        return compared
+                if found.in_place:
+                    test.ledger.notes.append(in_place_words(found.in_place))
+                compared = Group(test, callables, reference, found)
+                test.ledger.compared = True
+                test.ledger.comparisons.append(compared._record)
+                return compared
+        for fn in callables.values():
+            run_plainly(fn, arguments)
+        return Group(test, callables, reference, None)
 
 
 def names_of(candidate: object, reference: object) -> tuple[str, str]:

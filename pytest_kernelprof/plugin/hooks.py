@@ -273,7 +273,9 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
             baseline=baseline_of(item.nodeid) if baseline_of is not None else None,
         ),
         measuring=measuring(item.config, item.name),
-        everything=settings.report or bool(settings.run_document) or run.is_wanted_whole,
+        everything=bool(settings.report or settings.run_document)
+        or run.is_wanted_whole
+        or "kernel_benchmark" in state.fixtures,
         keeps_timelines=run.is_wanted_whole,
         after_call=run.after_call,
     )
