@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import (
@@ -302,8 +303,6 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
 def kernel_benchmark(kernel_profile: KernelProfile) -> None:
     """As kernel_profile, and times with pytest-benchmark, which has to be installed and active."""
     # Where it is, the bridge's fixture of this name takes the place of this one.
-    from pytest_kernelprof.errors import IncompleteProfile
-
     raise IncompleteProfile(
         "kernel_benchmark needs pytest-benchmark, which is not active in this run: pip install "
         "'pytest-kernelprof[benchmark]', drop -p no:benchmark, or use kernel_profile(fn, *args) "
@@ -377,8 +376,6 @@ def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
     except BaseException as error:  # an outcome of pytest's is none of the test's
         words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
         if failure is None:
-            from pytest_kernelprof.errors import IncompleteProfile
-
             raise IncompleteProfile(words) from error
         item.add_report_section("call", "kernelprof", words)
 
@@ -438,7 +435,6 @@ def conclude_test(item: pytest.Item) -> None:
         if is_marked(item):
             _refuse_late_markers(item)
         return
-    from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
     from pytest_kernelprof.plugin.fixture import KernelprofWarning
     from pytest_kernelprof.plugin.outcome import conclude
 
@@ -480,8 +476,6 @@ def _refuse_late_markers(item: pytest.Item) -> None:
         IncompleteProfile: it got its limit when it ran already.
         MarkerError: it got a limit that compares, which needs the fixture.
     """
-    from pytest_kernelprof.errors import IncompleteProfile
-
     state = state_of(item)
     if state.is_benchmarked or state.find_target().unmeasured:
         return
@@ -613,7 +607,6 @@ def _refuse_workers_of_ranks(config: pytest.Config) -> None:
         IncompleteProfile: this is such a worker.
     """
     if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
-        from pytest_kernelprof.errors import IncompleteProfile
         from pytest_kernelprof.plugin.torchrun import why_no_worker
 
         why = why_no_worker(config)

@@ -508,7 +508,7 @@ def place_of_call(test: Place) -> Place:
     """
     frames = list(_frames_outside())
     wanted: tuple[Callable[[FrameType], bool], ...] = (
-        lambda frame: _begins(frame) == test,
+        lambda frame: Place(file_of(frame), frame.f_code.co_firstlineno) == test,
         lambda frame: file_of(frame) == test.file,
         lambda frame: not os.path.abspath(file_of(frame)).startswith(library_folders()),
     )
@@ -527,10 +527,6 @@ def _frames_outside() -> Iterator[FrameType]:
         if not file.startswith((_PACKAGE, "<")):
             yield frame
         frame = frame.f_back
-
-
-def _begins(frame: FrameType) -> Place:
-    return Place(file_of(frame), frame.f_code.co_firstlineno)
 
 
 _QUIET_SECONDS = 1.0
@@ -558,7 +554,7 @@ def measuring(config: pytest.Config, test: str) -> Callable[[], AbstractContextM
     out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
     assert capture is not None
     assert out is not None
-    return lambda: _shown(_Line(test, out, capture.global_and_fixture_disabled))
+    return lambda: contextlib.closing(_Line(test, out, capture.global_and_fixture_disabled))
 
 
 def _can_show(config: pytest.Config) -> bool:
@@ -584,14 +580,6 @@ def _logs_live(config: pytest.Config) -> bool:
     return bool(config.getini("log_cli")) or config.getoption("log_cli_level") is not None
 
 
-@contextlib.contextmanager
-def _shown(line: _Line) -> Iterator[Progress]:
-    try:
-        yield line
-    finally:
-        line.erase()
-
-
 class _Line:
     """One line of progress, rewritten in place."""
 
@@ -615,7 +603,7 @@ class _Line:
         self._visible = True
         self._next = now_s() + _BETWEEN_SECONDS
 
-    def erase(self) -> None:
+    def close(self) -> None:
         """Leave nothing of the line behind."""
         if self._visible:
             self._write("")
