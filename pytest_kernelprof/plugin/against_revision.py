@@ -412,18 +412,18 @@ class _AroundCalls:
             error.msg = f"{error.msg}\n{found.msg}"
 
 
-def _profiles_of(item: pytest.Item) -> list[Profile]:
-    return [profile for one in state_of(item).taken or () for profile in one.profiles]
+def _profiles_of(item: pytest.Item) -> tuple[Profile, ...]:
+    taken = state_of(item).taken
+    return taken.profiles if taken is not None else ()
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add how each profile compares to what the test took."""
-    left = iter(found)
-    state_of(item).taken = taken = [
-        replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
-        for one in state_of(item).taken or ()
-    ]
-    tell_properties(item, _profiles_of(item), [made for one in taken for made in one.comparisons])
+    state = state_of(item)
+    if state.taken is not None:
+        pairs = zip(state.taken.profiles, found, strict=True)
+        state.taken = replace(state.taken, profiles=tuple(_with(item, *pair) for pair in pairs))
+        tell_properties(item, state.taken.profiles, state.taken.comparisons)
 
 
 def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:

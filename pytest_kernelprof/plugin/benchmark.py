@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
 
+from pytest_kernelprof import errors
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.errors import (
-    CannotMeasureError,
-    IncompleteProfile,
-    MarkerError,
-    ProfilerUnavailable,
-)
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.items import state_of
+from pytest_kernelprof.plugin.items import state_of, warn
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
@@ -164,24 +159,24 @@ class KernelBenchmark:
 
     def _check(self, fn: object, timer: object) -> None:
         if not callable(fn):
-            raise CannotMeasureError(
+            raise errors.CannotMeasureError(
                 f"kernel_benchmark times a callable, got {type(fn).__name__}; "
                 "write kernel_benchmark(fn, *args), not kernel_benchmark(fn(*args))"
             )
         if timer not in get_args(Timer):
-            raise MarkerError(
+            raise errors.MarkerError(
                 f'timer={timer!r}: expected "wall" or "cuda". The form is: kernel_benchmark(fn, '
                 '*args, timer="cuda"); a callable that takes a timer of its own is called with '
                 'kernel_benchmark.run(fn, args, {"timer": ...})'
             )
         if self._used:
-            raise IncompleteProfile(
+            raise errors.IncompleteProfile(
                 "kernel_benchmark times one callable per test, as pytest-benchmark does: "
                 "parametrise the test, or profile the others with kernel_profile"
             )
         self._used = True
         if timer == "cuda" and self._test.device != "cuda" and not self._test.unmeasured:
-            raise ProfilerUnavailable(
+            raise errors.ProfilerUnavailable(
                 'timer="cuda": this test runs on the CPU, where there is no device time; use '
                 'timer="wall" (the default), or run it on a GPU'
             )
@@ -221,13 +216,12 @@ class KernelBenchmark:
 
     def _run_unmeasured(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
         """Where nothing is measured: the host's times, but no device times."""
-        from pytest_kernelprof.plugin.fixture import KernelprofWarning
         from pytest_kernelprof.plugin.measuring import run_plainly
 
         if timer == "wall":
             rounds = self._node.config.getoption("benchmark_min_rounds")
             return self._time(fn, arguments, rounds)
-        self._node.warn(KernelprofWarning('not benchmarked: timer="cuda" needs a profile'))
+        warn(self._node, 'not benchmarked: timer="cuda" needs a profile')
         return run_plainly(fn, arguments)
 
 
@@ -256,7 +250,7 @@ def device_times(profile: Profile) -> tuple[float, ...]:
     """
     busy = profile.metrics["gpu_busy"]
     if not any(busy.rounds):
-        raise IncompleteProfile(
+        raise errors.IncompleteProfile(
             'timer="cuda": the call gave the GPU nothing to do, so there is no device time to '
             'benchmark; use timer="wall" (the default)'
         )
@@ -306,7 +300,7 @@ class Bridge:
 
         clock = request.node.stash.get(_clock, None)
         if clock is None:
-            raise MarkerError(
+            raise errors.MarkerError(
                 "kernel_benchmark must be an argument of the test or of one of its fixtures: "
                 "with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
@@ -333,13 +327,10 @@ class Bridge:
 
             refuse_whole_call(marks.limits)
         if self._settings.all:
-            from pytest_kernelprof.plugin.fixture import KernelprofWarning
-
-            item.warn(
-                KernelprofWarning(
-                    "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) "
-                    "in place of benchmark(fn, *args) does both"
-                )
+            warn(
+                item,
+                "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
+                "place of benchmark(fn, *args) does both",
             )
 
     @pytest.hookimpl(tryfirst=True)
@@ -379,7 +370,7 @@ def _set_timer(item: pytest.Item) -> None:
         item.stash[_clock] = given
         return
     if given is not None:
-        raise MarkerError(
+        raise errors.MarkerError(
             f"benchmark(timer={given!r}): kernel_benchmark brings its own timer. Drop this one, or "
             'ask for device times with kernel_benchmark(fn, *args, timer="cuda")'
         )

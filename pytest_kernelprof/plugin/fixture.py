@@ -20,16 +20,7 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import CLOSE
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
-from pytest_kernelprof.plugin.measuring import (
-    call_request,
-    may_be_blind,
-    measure_block,
-    measure_call,
-    nothing_to_look_at,
-    place_of_call,
-    region_request,
-    run_plainly,
-)
+from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.outcome import Request, in_place_words
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import comparison_message
@@ -67,8 +58,8 @@ class KernelprofWarning(pytest.PytestWarning):
 class Region:
     """What ``with kernel_profile.region(...) as region`` hands out."""
 
-    def __init__(self) -> None:
-        self._profile: Callable[[], Profile] | None = None
+    def __init__(self, profile: Callable[[], Profile] | None = None) -> None:
+        self._profile = profile
 
     @property
     def profile(self) -> Profile:
@@ -126,8 +117,8 @@ class KernelProfile:
                 coroutine, whose body would not be measured.
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        place = place_of_call(test.place)
-        with test.ledger.asking(call_request(place)):
+        place = measuring.place_of_call(test.place)
+        with test.ledger.asking(measuring.call_request(place)):
             if not callable(fn):
                 raise CannotMeasureError(
                     f"kernel_profile profiles a callable, got {type(fn).__name__}; "
@@ -137,8 +128,8 @@ class KernelProfile:
             chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
             if test.unmeasured:
                 test.ledger.leave_out(test.unmeasured)
-                return run_plainly(fn, arguments)
-            result = measure_call(
+                return measuring.run_plainly(fn, arguments)
+            result = measuring.measure_call(
                 test, test.plan(test.needs(), **chosen), fn, arguments, place, group
             )
         hold_comparisons(test, fn, arguments, group)
@@ -221,13 +212,11 @@ class KernelProfile:
                 message says why.
         """
         own = {limit.key: limit for limit in self._parsed(limits)}
-        ledger, place = self._test.ledger, place_of_call(self._test.place)
+        ledger, place = self._test.ledger, measuring.place_of_call(self._test.place)
         if self._test.unmeasured:
             ledger.leave_out(self._test.unmeasured, own.values())
-            region = Region()
-            region._profile = self._no_profile
-            return contextlib.nullcontext(region)
-        asked = region_request(name, own, place)
+            return contextlib.nullcontext(Region(self._no_profile))
+        asked = measuring.region_request(name, own, place)
         ledger.ask(asked)
         return self._region(name, asked, place, group)
 
@@ -236,7 +225,7 @@ class KernelProfile:
         region = Region()
         with (
             self._test.ledger.asking(asked),
-            measure_block(self._test, name, asked.own, place, group) as kept,
+            measuring.measure_block(self._test, name, asked.own, place, group) as kept,
         ):
             yield region
         region._profile = (lambda: kept[0]) if kept else self._no_profile
@@ -255,7 +244,7 @@ class KernelProfile:
 
         if number is None:
             number = self._test.settings.ranks
-        with self._test.ledger.asking(ranks_request(place_of_call(self._test.place))):
+        with self._test.ledger.asking(ranks_request(measuring.place_of_call(self._test.place))):
             if number is None:
                 raise MarkerError(
                     "kernel_profile.ranks: the number of ranks is missing; write "
@@ -279,7 +268,7 @@ class KernelProfile:
         """Limits by their keywords. A test may catch that one is refused; the conclusion does not,
         since nothing is judged by it."""
         for name, value in limits.items():
-            what = f"it was refused at {line_words(place_of_call(self._test.place))}"
+            what = f"it was refused at {line_words(measuring.place_of_call(self._test.place))}"
             with self._test.ledger.asking(Request(what, (name,))):
                 limit = parse_keyword(name, value)
             yield limit
@@ -311,7 +300,7 @@ class KernelProfile:
             self._no_profile()
 
     def _no_profile(self) -> NoReturn:
-        nothing_to_look_at(self._test, "profile")
+        measuring.nothing_to_look_at(self._test, "profile")
 
 
 def hold_comparisons(
@@ -338,7 +327,7 @@ def hold_comparisons(
         message = judge(found, limit)
         if message:
             test.ledger.broken.append(message)
-        test.ledger.hold(limit)
+        test.ledger.compared_by.append(limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +372,7 @@ class Group(dict[str, "Comparison"]):
     @property
     def _measured(self) -> Contest:
         if self._rounds is None:
-            nothing_to_look_at(self._test, "comparison")
+            measuring.nothing_to_look_at(self._test, "comparison")
         return self._rounds
 
     def _record(self) -> run.Comparison:
@@ -490,7 +479,7 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     if rounds is None:  # and so no limit is judged
         test.ledger.leave_out(test.ledger.unmeasured, [limit])
         return ""
-    place = place_of_call(test.place)
+    place = measuring.place_of_call(test.place)
     what = f"the assertion at {line_words(place)}"
     while True:
         of_both = rounds.values(candidate), rounds.values(rounds.reference)
@@ -528,7 +517,7 @@ def compare(
     Args:
         judged: what is to be judged by it, in words. group: the ranks that compare.
     """
-    place = line_words(place_of_call(test.place))
+    place = line_words(measuring.place_of_call(test.place))
     what = f"the comparison at {place}"
     with test.ledger.asking(Request(what, (judged,), _REMEDY)), held_by(what):
         _check_callables(callables, reference)
@@ -539,7 +528,7 @@ def compare(
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured)
         else:
-            with may_be_blind(test):
+            with measuring.may_be_blind(test):
                 found = contest(
                     callables,
                     plan,
@@ -558,7 +547,7 @@ def compare(
                 test.ledger.comparisons.append(compared._record)
                 return compared
         for fn in callables.values():
-            run_plainly(fn, arguments)
+            measuring.run_plainly(fn, arguments)
         return Group(test, callables, reference, None)
 
 

@@ -27,6 +27,7 @@ from pytest_kernelprof.plugin.items import (
     refuse_ignored_marks,
     run_state,
     state_of,
+    warn,
 )
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
@@ -72,8 +73,7 @@ class Specifications:
         """
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    add_options(parser)
+pytest_addoption = add_options
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -81,7 +81,165 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    begin_run(config)
+    """Read the settings, and register who takes part in the run.
+
+    Raises:
+        pytest.UsageError: an option asks for what cannot be had.
+    """
+    state = run_state(config)
+    settings = _with_baselines(config, read_settings(config))
+    # What is reported of a baseline, and what fails, is told by the run that it serves.
+    state.settings = settings = of_a_baseline(settings) if state.serves else settings
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        _begin_rank(config)
+        settings = state.settings
+    if settings.spread_workers and hasattr(config, "workerinput"):
+        from pytest_kernelprof.device.allocation import spread_workers
+
+        spread_workers(config)
+    # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
+    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
+    if hook is not None and hook.has_spec():
+        from pytest_kernelprof.plugin.benchmark import Bridge
+
+        config.pluginmanager.register(Bridge(settings), BRIDGE)
+    if settings.trace_dir:
+        # Relative to where pytest was started: tests may change their directory.
+        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
+        from pytest_kernelprof.report.files import why_unwritable
+
+        if why := why_unwritable(folder):  # said at the start, not at the first trace
+            raise pytest.UsageError(
+                f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
+            )
+        state.settings = settings.changed(trace_dir=folder)
+    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
+        config.pluginmanager.register(state.collector, "kernelprof-collector")
+    if not state.serves:  # what a baseline took is for the run that it serves
+        _begin_features(config)
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.measuring import BringUp
+
+        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
+    for line in marker_lines(MARKER_LINE):
+        config.addinivalue_line("markers", line)
+    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
+    # profiler logs, and compiled CPU graphs that show their kernels.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
+    """The settings with what is compared with, by its kind.
+
+    Raises:
+        pytest.UsageError: there are two of one kind.
+    """
+    given = settings.against
+    if run_state(config).serves:  # run documents are the other run's concern
+        return settings.changed(revision=next(iter(given), None))
+    documents = [one for one in given if _is_run_document(config, one)]
+    others = [one for one in given if one not in documents]
+    for several, what, other in (
+        (documents, "run documents", "revision or folder"),
+        (others, "revisions or folders", "run document"),
+    ):
+        if len(several) > 1:
+            raise pytest.UsageError(
+                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
+                f"(addopts count too); give one, and with it at most one {other}"
+            )
+    return settings.changed(
+        revision=next(iter(others), None), run_document=next(iter(documents), None)
+    )
+
+
+def _is_run_document(config: pytest.Config, given: str) -> bool:
+    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
+    a worker, whose files may be others, it is what the controller says."""
+    if hasattr(config, "workerinput"):
+        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
+    path = os.path.join(config.invocation_params.dir, given)
+    is_named_so = given.endswith((".json", ".json.gz"))
+    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
+        return False
+    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
+
+
+def _is_revision(config: pytest.Config, given: str) -> bool:
+    from pytest_kernelprof.against.revision import GitError, git
+
+    try:
+        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
+    except GitError:
+        return False
+    return True
+
+
+def _refuse_workers_of_ranks(config: pytest.Config) -> None:
+    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
+
+    Raises:
+        IncompleteProfile: this is such a worker.
+    """
+    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
+        from pytest_kernelprof.plugin.torchrun import why_no_worker
+
+        why = why_no_worker(config)
+        if why:
+            raise IncompleteProfile(why)
+
+
+def _begin_rank(config: pytest.Config) -> None:
+    """This process is one of those that torchrun has started.
+
+    Raises:
+        pytest.UsageError: what is asked for cannot be had of several ranks.
+    """
+    from pytest_kernelprof.plugin import torchrun
+
+    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
+    if place is None:
+        return
+    state = run_state(config)
+    if state.settings.revision:
+        raise pytest.UsageError(
+            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
+            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
+        )
+    if place.rank:
+        state.settings, state.quiet = quiet(state.settings), True
+    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
+    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
+
+
+def _begin_features(config: pytest.Config) -> None:
+    """Run documents, snapshots, and the run on a revision's code."""
+    state, register = run_state(config), config.pluginmanager.register
+    settings = state.settings
+    is_read = settings.report or bool(settings.against) or state.is_wanted_whole
+    if is_read and not hasattr(config, "workerinput"):
+        from pytest_kernelprof.plugin.run_record import RunRecord
+
+        register(RunRecord(config), RUN_RECORD)
+    if not settings.disable:
+        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
+
+        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
+        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
+    elif settings.against:
+        raise pytest.UsageError(
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
+            "would be compared; remove one of the two"
+        )
+    if settings.run_document:
+        from pytest_kernelprof.plugin import run_baseline
+
+        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
+    if settings.revision:
+        from pytest_kernelprof.plugin import against_revision
+
+        against_revision.begin(config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -176,7 +334,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         if test.ledger.unconcluded:  # taken as fixtures ended
             conclude_test(item)
     finally:
-        warn_of_unsaved(item, test)
+        # Once the verdict is out, which a warning that is made an error would hide.
+        for words in test.ledger.unsaved:
+            warn(item, words)
 
 
 def _clean_up(item: pytest.Item) -> None:
@@ -435,7 +595,6 @@ def conclude_test(item: pytest.Item) -> None:
         if is_marked(item):
             _refuse_late_markers(item)
         return
-    from pytest_kernelprof.plugin.fixture import KernelprofWarning
     from pytest_kernelprof.plugin.outcome import conclude
 
     test.ledger.marks = state_of(item).marks  # the test may have added markers to itself
@@ -451,7 +610,7 @@ def conclude_test(item: pytest.Item) -> None:
     if state.snapshot is not None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:
-        item.warn(KernelprofWarning(words))
+        warn(item, words)
     if found.failure:
         raise LimitExceeded(found.failure, pytrace=False, place=found.place)
     if found.error:
@@ -490,192 +649,12 @@ def _refuse_late_markers(item: pytest.Item) -> None:
 def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
     """Keep what the test took for its report, where anybody reads it. Each run tells of a verdict
     that is missing or undecided, whatever reports it writes."""
-    taken = test.ledger.report(item.nodeid)
-    reporting.tell_properties(
-        item, test.ledger.judged(), taken.comparisons if taken is not None else ()
-    )
-    if taken is not None:
-        is_open = any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
-        state = state_of(item)
-        if is_open or state.run.is_reported:
-            state.taken = [*(state.taken or ()), taken]
+    from pytest_kernelprof.schema.run import Test
 
-
-def warn_of_unsaved(item: pytest.Item, test: MeasuredTest) -> None:
-    """Once the verdict is out, which a warning that is made an error would hide."""
-    from pytest_kernelprof.plugin.fixture import KernelprofWarning
-
-    for words in test.ledger.unsaved:
-        item.warn(KernelprofWarning(words))
-
-
-def begin_run(config: pytest.Config) -> None:
-    """Read the settings, and register who takes part in the run.
-
-    Raises:
-        pytest.UsageError: an option asks for what cannot be had.
-    """
-    state = run_state(config)
-    settings = _with_baselines(config, read_settings(config))
-    # What is reported of a baseline, and what fails, is told by the run that it serves.
-    state.settings = settings = of_a_baseline(settings) if state.serves else settings
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        _begin_rank(config)
-        settings = state.settings
-    if settings.spread_workers and hasattr(config, "workerinput"):
-        from pytest_kernelprof.device.allocation import spread_workers
-
-        spread_workers(config)
-    # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
-    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
-    if hook is not None and hook.has_spec():
-        from pytest_kernelprof.plugin.benchmark import Bridge
-
-        config.pluginmanager.register(Bridge(settings), BRIDGE)
-    if settings.trace_dir:
-        # Relative to where pytest was started: tests may change their directory.
-        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
-        _refuse_unwritable(folder)
-        state.settings = settings.changed(trace_dir=folder)
-    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
-        config.pluginmanager.register(state.collector, "kernelprof-collector")
-    if not state.serves:  # what a baseline took is for the run that it serves
-        _begin_features(config)
-    if settings.all and not settings.disable and settings.device != "cpu":
-        from pytest_kernelprof.plugin.measuring import BringUp
-
-        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
-    for line in marker_lines(MARKER_LINE):
-        config.addinivalue_line("markers", line)
-    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
-    # profiler logs, and compiled CPU graphs that show their kernels.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
-
-
-def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
-    """The settings with what is compared with, by its kind.
-
-    Raises:
-        pytest.UsageError: there are two of one kind.
-    """
-    given = settings.against
-    if run_state(config).serves:  # run documents are the other run's concern
-        return settings.changed(revision=next(iter(given), None))
-    documents = [one for one in given if _is_run_document(config, one)]
-    others = [one for one in given if one not in documents]
-    for several, what, other in (
-        (documents, "run documents", "revision or folder"),
-        (others, "revisions or folders", "run document"),
-    ):
-        if len(several) > 1:
-            raise pytest.UsageError(
-                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
-                f"(addopts count too); give one, and with it at most one {other}"
-            )
-    return settings.changed(
-        revision=next(iter(others), None), run_document=next(iter(documents), None)
-    )
-
-
-def _is_run_document(config: pytest.Config, given: str) -> bool:
-    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
-    a worker, whose files may be others, it is what the controller says."""
-    if hasattr(config, "workerinput"):
-        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
-    path = os.path.join(config.invocation_params.dir, given)
-    is_named_so = given.endswith((".json", ".json.gz"))
-    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
-        return False
-    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
-
-
-def _is_revision(config: pytest.Config, given: str) -> bool:
-    from pytest_kernelprof.against.revision import GitError, git
-
-    try:
-        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
-    except GitError:
-        return False
-    return True
-
-
-def _refuse_workers_of_ranks(config: pytest.Config) -> None:
-    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
-
-    Raises:
-        IncompleteProfile: this is such a worker.
-    """
-    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
-        from pytest_kernelprof.plugin.torchrun import why_no_worker
-
-        why = why_no_worker(config)
-        if why:
-            raise IncompleteProfile(why)
-
-
-def _begin_rank(config: pytest.Config) -> None:
-    """This process is one of those that torchrun has started.
-
-    Raises:
-        pytest.UsageError: what is asked for cannot be had of several ranks.
-    """
-    from pytest_kernelprof.plugin import torchrun
-
-    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
-    if place is None:
-        return
-    state = run_state(config)
-    if state.settings.revision:
-        raise pytest.UsageError(
-            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
-            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
-        )
-    if place.rank:
-        state.settings, state.quiet = quiet(state.settings), True
-    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
-    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
-
-
-def _begin_features(config: pytest.Config) -> None:
-    """Run documents, snapshots, and the run on a revision's code."""
-    state, register = run_state(config), config.pluginmanager.register
-    settings = state.settings
-    is_read = settings.report or bool(settings.against) or state.is_wanted_whole
-    if is_read and not hasattr(config, "workerinput"):
-        from pytest_kernelprof.plugin.run_record import RunRecord
-
-        register(RunRecord(config), RUN_RECORD)
-    if not settings.disable:
-        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
-
-        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
-        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
-    elif settings.against:
-        raise pytest.UsageError(
-            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
-            "would be compared; remove one of the two"
-        )
-    if settings.run_document:
-        from pytest_kernelprof.plugin import run_baseline
-
-        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
-    if settings.revision:
-        from pytest_kernelprof.plugin import against_revision
-
-        against_revision.begin(config)
-
-
-def _refuse_unwritable(folder: str) -> None:
-    """Say at the start that the traces would be lost, not at the first of them.
-
-    Raises:
-        pytest.UsageError: nothing can be written to the folder, with the reason.
-    """
-    from pytest_kernelprof.report.files import why_unwritable
-
-    why = why_unwritable(folder)
-    if why:
-        raise pytest.UsageError(
-            f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
-        )
+    state = state_of(item)
+    before = state.taken or Test(item.nodeid)
+    taken = test.ledger.report(before)
+    reporting.tell_properties(item, test.ledger.judged(), taken.comparisons)
+    is_open = any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
+    if taken is not before and (is_open or state.run.is_reported):
+        state.taken = taken

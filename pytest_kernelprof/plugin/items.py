@@ -135,7 +135,7 @@ class ItemState:
         self.in_snapshots = self.has_benchmark = False
         self.begin_attempt()
         self.whole_call: ExitStack | None = None
-        self.taken: list[Test] | None = None
+        self.taken: Test | None = None
 
     def begin_attempt(self) -> None:
         """Forget what an earlier try of the test has found: plugins that retry a test call its
@@ -401,3 +401,10 @@ def named_here(item: pytest.Item) -> str:
     """Name a test as pytest takes it in the folder that it was started in."""
     file = bestrelpath(item.config.invocation_params.dir, item.path)
     return f"{file}::{item.nodeid.partition('::')[2]}"
+
+
+def warn(item: pytest.Item, words: str) -> None:
+    """Warn about a test, in pytest's summary of warnings."""
+    from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+    item.warn(KernelprofWarning(words))

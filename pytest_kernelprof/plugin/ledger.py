@@ -62,8 +62,8 @@ class _Entry:
     record: run.Profile
     limits: tuple[Limit, ...]
     own: dict[Key, Limit]
-    recording: Recording
-    file: TraceFile | None
+    recording: Recording = NOTHING_NOTED
+    file: TraceFile | None = None
     shown: Profile | None = None
 
     def profile(self) -> Profile:
@@ -138,7 +138,7 @@ class Ledger:
 
     Attributes:
         marks: what the markers of the test say by now; ``set_limit`` comes before them.
-        compared: whether anything was compared.
+        compared: whether anything was compared. compared_by: the limits that were judged so.
         unmeasured: why something that the test asked for ran without being measured, and was not
             judged. blind: why the device could not be profiled, which is an error.
         comparisons: what gives the records of comparisons that no report has yet.
@@ -170,7 +170,7 @@ class Ledger:
         )
         self._concluded = self._dismissed = self._reported = 0
         self._closed = False
-        self._held: set[tuple[Key, float]] = set()
+        self.compared_by: list[Limit] = []
         self.compared = False
         self.unmeasured = self.blind = ""
         self._left_out: dict[str, None] = {}
@@ -260,7 +260,7 @@ class Ledger:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
         verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place)
-        self._kept(_Entry(record, limits, {}, NOTHING_NOTED, None))
+        self._kept(_Entry(record, limits, {}))
 
     def _kept(self, entry: _Entry) -> _Entry:
         for one in self._before:
@@ -277,7 +277,7 @@ class Ledger:
 
     def keep_unmeasured(self, device: DeviceKind, why: str) -> None:
         """Keep the reason why there is no profile."""
-        self._entries.append(_Entry(unmeasured(device, why), (), {}, NOTHING_NOTED, None))
+        self._entries.append(_Entry(unmeasured(device, why), (), {}))
 
     def leave_out(self, why: str, limits: Iterable[Limit] = ()) -> None:
         """Note that something ran without being measured.
@@ -295,10 +295,6 @@ class Ledger:
             return ()
         promised = _names((*self.limits, *self.marks.comparisons))
         return tuple(dict.fromkeys((*promised, *self._left_out)))
-
-    def hold(self, limit: Limit) -> None:
-        """Note that a limit that compares was judged."""
-        self._held.add((limit.key, limit.bound))
 
     @property
     def has_judged(self) -> bool:
@@ -351,11 +347,7 @@ class Ledger:
             blind=self.blind,
             limits=_names(self.limits),
             unfinished=unfinished,
-            unheld=_names(
-                limit
-                for limit in self.marks.comparisons
-                if (limit.key, limit.bound) not in self._held
-            ),
+            unheld=_names(one for one in self.marks.comparisons if one not in self.compared_by),
             broken=tuple(broken),
             no_snapshot=tuple(self._snapshot.broken()) if self._snapshot is not None else (),
             notes=tuple(notes),
@@ -378,14 +370,17 @@ class Ledger:
         self._concluded = self._dismissed = len(self._entries)
         self._requests.clear()
 
-    def report(self, test: str) -> run.Test | None:
-        """What was taken since the last call, for the report; None if that is nothing."""
+    def report(self, before: run.Test) -> run.Test:
+        """Add what was taken since the last call to the record of the test."""
         new, self._reported = self._entries[self._reported :], len(self._entries)
         comparisons, self.comparisons = self.comparisons, []
         if not new and not comparisons:
-            return None
-        profiles = tuple(self._judged(entry) for entry in new)
-        return run.Test(test, profiles, tuple(record() for record in comparisons))
+            return before
+        return replace(
+            before,
+            profiles=(*before.profiles, *map(self._judged, new)),
+            comparisons=(*before.comparisons, *(record() for record in comparisons)),
+        )
 
     def judged(self) -> tuple[run.Profile, ...]:
         """All that were taken, with their verdicts."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
+from pytest_kernelprof import errors
 from pytest_kernelprof.api import traces_loaded
 from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
 from pytest_kernelprof.capture.line_annotations import file_of, library_folders
@@ -20,13 +21,6 @@ from pytest_kernelprof.capture.rendezvous import name_of_test
 from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.errors import (
-    IncompleteProfile,
-    KernelprofError,
-    MarkerError,
-    NotJudged,
-    ProfilerUnavailable,
-)
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
 from pytest_kernelprof.measure.runner import (
@@ -137,7 +131,7 @@ class MeasuredTest:
         limit_s = self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
             if agreement.rank is not None and self.settings.revision:
-                raise IncompleteProfile(_NOT_AGAINST)
+                raise errors.IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
 
@@ -217,7 +211,7 @@ def may_be_blind(test: MeasuredTest, limits: Iterable[Limit] = ()) -> Iterator[N
     """
     try:
         yield
-    except ProfilerUnavailable as error:
+    except errors.ProfilerUnavailable as error:
         if number_of_rank() is not None:
             raise
         if test.settings.blind == "error":
@@ -236,8 +230,8 @@ def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
         ProfilerUnavailable: the device cannot be profiled.
     """
     if test.ledger.blind:
-        raise ProfilerUnavailable(test.ledger.blind)
-    raise NotJudged(f"{test.ledger.unmeasured}; there is no {what} to look at")
+        raise errors.ProfilerUnavailable(test.ledger.blind)
+    raise errors.NotJudged(f"{test.ledger.unmeasured}; there is no {what} to look at")
 
 
 @contextlib.contextmanager
@@ -300,7 +294,7 @@ def judged_call(test: MeasuredTest) -> Iterator[None]:
     names = ", ".join(limit.name for limit in test.ledger.limits)
     launched = any(profile.kernel_count for profile in kept)
     if names and not launched and traces_loaded() > traces:
-        raise IncompleteProfile(
+        raise errors.IncompleteProfile(
             f"{names} was not judged: the test launched nothing and loaded a trace, and "
             "markers do not judge loaded traces: assert on the profile, for example assert "
             "profile.kernel_count <= 400"
@@ -369,11 +363,13 @@ def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
         MarkerError: always, with the remedy.
     """
     names = ", ".join(limit.name for limit in limits)
-    raise MarkerError(f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds")
+    raise errors.MarkerError(
+        f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds"
+    )
 
 
 def _words_of(error: Exception) -> str:
-    known = isinstance(error, KernelprofError)
+    known = isinstance(error, errors.KernelprofError)
     return str(error) if known else f"{type(error).__name__}: {error}"
 
 

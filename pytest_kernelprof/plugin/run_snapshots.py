@@ -53,22 +53,14 @@ class Snapshots:
     def files_in(self, folder: str) -> dict[str, frozenset[str]]:
         """The devices that have snapshots of tests in a folder, each with the names of its
         files."""
-        found = self._folders.get(folder)
-        if found is None:
-            found = {}
-            if os.path.isdir(os.path.join(folder, _FOLDER)):
-                from pytest_kernelprof.baseline.snapshots import devices_of
-
-                found = devices_of(folder)
-            self._folders[folder] = found
-        return found
+        if folder not in self._folders:
+            self._folders[folder] = _files_in(folder)
+        return self._folders[folder]
 
     def devices_with(self, path: str) -> tuple[str, ...]:
         """The devices that have snapshots of a test file."""
         folder, file = os.path.split(path)
         found = self.files_in(folder)
-        if not found:  # as nearly everywhere
-            return ()
         name = f"{file.removesuffix('.py')}.json"
         return tuple(device for device, names in found.items() if name in names)
 
@@ -285,6 +277,14 @@ class SnapshotUpdate:
         except SnapshotError:  # an error of its tests
             return []
         return [(path, device, key) for key in kept if key not in keys]
+
+
+def _files_in(folder: str) -> dict[str, frozenset[str]]:
+    if not os.path.isdir(os.path.join(folder, _FOLDER)):  # as nearly everywhere
+        return {}
+    from pytest_kernelprof.baseline.snapshots import devices_of
+
+    return devices_of(folder)
 
 
 def key_of(item: pytest.Item) -> str:

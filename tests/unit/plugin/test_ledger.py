@@ -188,7 +188,7 @@ def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Pat
 def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:
     weak, strong = (parse_limit("min_speedup", (n,), {"over": len}) for n in (1, 100))
     book = Ledger(Marks(comparisons=(weak,)))
-    book.hold(weak)
+    book.compared_by.append(weak)
     book.marks = Marks(comparisons=(strong,))
     assert book.records().unheld == ("min_speedup",)
 
