@@ -6,6 +6,7 @@ It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its mar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
@@ -69,23 +70,16 @@ class Replay:
         self._now_us += next(self._left, 0.0)
 
 
+@dataclass(slots=True, eq=False)
 class KernelBenchmark:
     """Profiles a callable as ``kernel_profile`` does, then hands it to pytest-benchmark to time."""
 
-    def __init__(
-        self,
-        benchmark: Any,
-        kernel_profile: KernelProfile,
-        test: MeasuredTest,
-        clock: Clock,
-        node: pytest.Item,
-    ) -> None:
-        self._benchmark = benchmark
-        self._kernel_profile = kernel_profile
-        self._test = test
-        self._clock = clock
-        self._node = node
-        self._used = False
+    _benchmark: Any
+    _kernel_profile: KernelProfile
+    _test: MeasuredTest
+    _clock: Clock
+    _node: pytest.Item
+    _used: bool = False
 
     def __call__(
         self, fn: Callable[..., R], /, *args: Any, timer: Timer = "wall", **kwargs: Any

@@ -379,16 +379,16 @@ class Group(dict[str, "Comparison"]):
         return self._measured.record(verdicts=self._verdicts)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Comparison:
     """A candidate and a reference, measured in turn in one run.
 
     Attributes are those of the rounds so far; an assertion that is not decided takes more.
     """
 
-    def __init__(self, group: Group, candidate: str) -> None:
-        self._group = group
-        self._candidate = candidate
-        self._asserted = False
+    _group: Group
+    _candidate: str
+    _asserted: bool = False
 
     def __bool__(self) -> bool:
         if not self._asserted:

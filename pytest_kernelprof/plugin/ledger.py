@@ -93,28 +93,30 @@ class _Entry:
         self.file, self.recording = None, NOTHING_NOTED
 
 
+@dataclass(slots=True)
 class _Bound:
     """Keeps the memory of a test flat: of its old profiles only metrics and verdicts stay.
 
-    Args:
+    Attributes:
         most: how much of one sort is kept of a test.
         size: how much of it a profile has. drop: takes it from a profile.
+        total: how much all profiles have. first: the oldest that was not dropped from.
     """
 
-    def __init__(
-        self, most: int, size: Callable[[_Entry], int], drop: Callable[[_Entry], None]
-    ) -> None:
-        self._most, self._size, self._drop = most, size, drop
-        self._total = self._first = 0
+    most: int
+    size: Callable[[_Entry], int]
+    drop: Callable[[_Entry], None]
+    total: int = 0
+    first: int = 0
 
     def apply(self, entries: Sequence[_Entry]) -> None:
         """Count the newest profile; drop from the oldest ones what is too much."""
-        self._total += self._size(entries[-1])
-        while self._total > self._most and self._first < len(entries) - 1:
-            oldest = entries[self._first]
-            self._total -= self._size(oldest)
-            self._drop(oldest)
-            self._first += 1
+        self.total += self.size(entries[-1])
+        while self.total > self.most and self.first < len(entries) - 1:
+            oldest = entries[self.first]
+            self.total -= self.size(oldest)
+            self.drop(oldest)
+            self.first += 1
 
 
 def _kernels_of(entry: _Entry) -> int:

@@ -389,28 +389,22 @@ def torch_is_loaded() -> bool:
 
 
 class BringUp:
-    """The plugin of a run that looks at tests on a GPU."""
+    """The plugin of a run that profiles tests on a GPU that did not ask for it."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
-        """Before each test, and before other plugins begin to time it."""
-        bring_up()
+        """Bring up the profiler once CUDA is up, between two tests, before other plugins time them.
+
+        It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes
+        wrong is told when a test is measured.
+        """
+        if _cuda_is_up():
+            from pytest_kernelprof.device.inventory import current_device
+            from pytest_kernelprof.measure.sessions import prime
+
+            with contextlib.suppress(Exception):
+                prime(current_device("cuda"))
         return (yield)
-
-
-def bring_up() -> None:
-    """Bring up the profiler once CUDA is, between two tests.
-
-    It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes wrong
-    is told when a test is to be measured.
-    """
-    if not _cuda_is_up():
-        return
-    from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.measure.sessions import prime
-
-    with contextlib.suppress(Exception):
-        prime(current_device("cuda"))
 
 
 class Sharing:

@@ -303,14 +303,11 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     if isinstance(report.longrepr, tuple):
         path, line, words = report.longrepr
         where = _place(item, error) if _by_a_hook(error) else (path, line)
-        report.longrepr = (
-            *where,
-            f"Skipped: {error}" if isinstance(error, errors.NotJudged) else words,
-        )
+        skipped = isinstance(error, errors.NotJudged)
+        report.longrepr = (*where, f"Skipped: {error}" if skipped else words)
     if isinstance(error, _NO_NUMBER):
         report.outcome = "failed"
-        if hasattr(report, "wasxfail"):
-            del report.wasxfail
+        vars(report).pop("wasxfail", None)
         if report.when == "call":
             report.kernelprof_error = True  # type: ignore[attr-defined]
     if not isinstance(error, _OURS) or not report.failed:
@@ -353,8 +350,7 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
     strict = str(report.longrepr).startswith("[XPASS(strict)]")
     if not (strict or (report.passed and hasattr(report, "wasxfail"))):
         return
-    if hasattr(report, "wasxfail"):
-        del report.wasxfail
+    vars(report).pop("wasxfail", None)
     place = state_of(item).place
     words = f"Skipped: not judged: {why}; the test is marked xfail, and its body passed"
     report.outcome, report.longrepr = "skipped", (place.file, place.line, words)
