@@ -126,10 +126,10 @@ class KernelBenchmark:
             RuntimeError: it was called before in this test.
         """
         from pytest_kernelprof.measure.arguments import Arguments
-        from pytest_kernelprof.plugin.measuring import call_request, place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request
 
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        with test.ledger.asking(call_request(place_of_call(test.place))):
+        with test.ledger.asking(call_request(test)):
             self._check(fn, timer)
             if rounds is not None:
                 check_option("rounds", rounds)
@@ -180,16 +180,13 @@ class KernelBenchmark:
         which would decide on another number each, so many."""
         from pytest_kernelprof.capture.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
-        from pytest_kernelprof.plugin.measuring import place_of_call
-        from pytest_kernelprof.summary.words import line_words
 
         if arguments.setup is None and number_of_rank() is None:
             return self._benchmark(  # type: ignore[no-any-return]
                 fn, *arguments.args, **arguments.kwargs
             )
         prepare = preparer(fn, arguments)
-        place = line_words(place_of_call(self._test.place))
-        with self._test.agreeing(f"kernel_benchmark at {place}") as agreement:
+        with self._test.agreeing(self._test.request("kernel_benchmark").what) as agreement:
 
             def begin() -> tuple[tuple[Callable[[], object]], dict[str, Any]]:
                 call = prepare()

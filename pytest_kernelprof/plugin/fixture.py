@@ -28,7 +28,6 @@ from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
-from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Place
 
 
 R = TypeVar("R")
@@ -117,8 +115,8 @@ class KernelProfile:
                 coroutine, whose body would not be measured.
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        place = measuring.place_of_call(test.place)
-        with test.ledger.asking(measuring.call_request(place)):
+        request = measuring.call_request(test)
+        with test.ledger.asking(request):
             if not callable(fn):
                 raise CannotMeasureError(
                     f"kernel_profile profiles a callable, got {type(fn).__name__}; "
@@ -129,9 +127,8 @@ class KernelProfile:
             if test.unmeasured:
                 test.ledger.leave_out(test.unmeasured)
                 return measuring.run_plainly(fn, arguments)
-            result = measuring.measure_call(
-                test, test.plan(test.needs(), **chosen), fn, arguments, place, group
-            )
+            plan = test.plan(test.needs(), **chosen)
+            result = measuring.measure_call(test, plan, fn, arguments, request, group)
         hold_comparisons(test, fn, arguments, group)
         return result
 
@@ -212,20 +209,21 @@ class KernelProfile:
                 message says why.
         """
         own = {limit.key: limit for limit in self._parsed(limits)}
-        ledger, place = self._test.ledger, measuring.place_of_call(self._test.place)
-        if self._test.unmeasured:
-            ledger.leave_out(self._test.unmeasured, own.values())
+        test = self._test
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured, own.values())
             return contextlib.nullcontext(Region(self._no_profile))
-        asked = measuring.region_request(name, own, place)
-        ledger.ask(asked)
-        return self._region(name, asked, place, group)
+        remedy = "enter it in a with statement, and catch expected exceptions inside it"
+        request = test.request(f"region {name!r}", remedy=remedy, own=own)
+        test.ledger.ask(request)
+        return self._region(name, request, group)
 
     @contextlib.contextmanager
-    def _region(self, name: str, asked: Request, place: Place, group: object) -> Iterator[Region]:
+    def _region(self, name: str, request: Request, group: object) -> Iterator[Region]:
         region = Region()
         with (
-            self._test.ledger.asking(asked),
-            measuring.measure_block(self._test, name, asked.own, place, group) as kept,
+            self._test.ledger.asking(request),
+            measuring.measure_block(self._test, name, request, group) as kept,
         ):
             yield region
         region._profile = (lambda: kept[0]) if kept else self._no_profile
@@ -268,8 +266,7 @@ class KernelProfile:
         """Limits by their keywords. A test may catch that one is refused; the conclusion does not,
         since nothing is judged by it."""
         for name, value in limits.items():
-            what = f"it was refused at {line_words(measuring.place_of_call(self._test.place))}"
-            with self._test.ledger.asking(Request(what, (name,))):
+            with self._test.ledger.asking(self._test.request("it was refused", limits=(name,))):
                 limit = parse_keyword(name, value)
             yield limit
 
@@ -479,16 +476,15 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     if rounds is None:  # and so no limit is judged
         test.ledger.leave_out(test.ledger.unmeasured, [limit])
         return ""
-    place = measuring.place_of_call(test.place)
-    what = f"the assertion at {line_words(place)}"
+    request = test.request("the assertion", limits=(limit.name,), remedy=_REMEDY)
     while True:
         of_both = rounds.values(candidate), rounds.values(rounds.reference)
-        verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, place)
+        verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, request.place)
         decided = verdict.outcome != "undecided"
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
         if not more:
             break
-        with test.ledger.asking(Request(what, (limit.name,), _REMEDY)), held_by(what):
+        with test.ledger.asking(request), held_by(request.what):
             rounds.take(more)
     group._verdicts.append(verdict)
     record = comparison._record(verdict)
@@ -517,9 +513,8 @@ def compare(
     Args:
         judged: what is to be judged by it, in words. group: the ranks that compare.
     """
-    place = line_words(measuring.place_of_call(test.place))
-    what = f"the comparison at {place}"
-    with test.ledger.asking(Request(what, (judged,), _REMEDY)), held_by(what):
+    request = test.request("the comparison", limits=(judged,), remedy=_REMEDY)
+    with test.ledger.asking(request), held_by(request.what):
         _check_callables(callables, reference)
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
@@ -538,7 +533,7 @@ def compare(
                     check=check,
                     fresh=fresh,
                     measuring=test.measuring,
-                    agreeing=partial(test.agreeing, f"a comparison at {place}", group),
+                    agreeing=partial(test.agreeing, test.request("a comparison").what, group),
                 )
                 if found.in_place:
                     test.ledger.notes.append(in_place_words(found.in_place))

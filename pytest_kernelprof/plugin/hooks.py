@@ -559,24 +559,19 @@ def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
 def _end_whole_call(
     item: pytest.Item, whole_call: contextlib.ExitStack, raised: BaseException | None
 ) -> None:
-    from pytest_kernelprof.plugin.measuring import (
-        GaveWay,
-        abandon,
-        note_benchmarked,
-        refuse_whole_call,
-    )
+    from pytest_kernelprof.plugin import measuring
 
     state = state_of(item)
     if raised is not None:
-        abandon(whole_call, raised)
+        measuring.abandon(whole_call, raised)
     elif not state.has_benchmark:
         whole_call.close()
     else:  # fetched as the test ran, where it could not be foreseen
-        abandon(whole_call, GaveWay())
+        measuring.abandon(whole_call, measuring.GaveWay())
         if state.is_judged:
-            refuse_whole_call(state.marks.limits)
+            measuring.refuse_whole_call(state.marks.limits)
         assert state.test is not None
-        note_benchmarked(state.test)
+        measuring.note_benchmarked(state.test)
 
 
 def _dismiss(item: pytest.Item) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
@@ -103,6 +103,11 @@ class MeasuredTest:
     keeps_timelines: bool
     after_call: AfterCall | None = None
     unmeasured: str = ""
+
+    def request(self, what: str, **more: Any) -> Request:
+        """What the line of the test that is running asks for, as ``Request`` has it."""
+        place = place_of_call(self.place)
+        return Request(f"{what} at {line_words(place)}", place=place, **more)
 
     def plan(self, needs: Needs, **given: Any) -> Plan:
         """What to take: by the options given for a call, else by the settings of the test."""
@@ -168,18 +173,17 @@ def measure_call(
     plan: Plan,
     fn: Callable[..., R],
     arguments: Arguments,
-    place: run.Place,
+    request: Request,
     group: object = None,
 ) -> R:
     """Measure a callable and keep its profile; hands back the first call's result.
 
     Args:
-        place: the line that made the call. group: the ranks that make it together.
+        request: what the test asked for. group: the ranks that make the call together.
     """
     ledger = test.ledger
-    words = _call_words(place)
-    with held_by(words), may_be_blind(test):
-        with test.agreeing(words, group) as agreement, test.measuring() as progress:
+    with held_by(request.what), may_be_blind(test):
+        with test.agreeing(request.what, group) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
             result, measurement = measure(
                 fn,
@@ -190,7 +194,7 @@ def measure_call(
                 progress=progress,
                 agreement=agreement,
             )
-            _keep(test, measurement, place)
+            _keep(test, measurement, request)
             if test.after_call is not None and measurement.more is not None:
                 judged = ledger.judged()[-1]
                 test.after_call(test, MeasuredCall(label, measurement.more, result, judged))
@@ -238,8 +242,7 @@ def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
 def measure_block(
     test: MeasuredTest,
     name: str = "",
-    own: dict[Key, Limit] | None = None,
-    place: run.Place | None = None,
+    request: Request | None = None,
     group: object = None,
     *,
     asked: bool = True,
@@ -249,18 +252,20 @@ def measure_block(
     asked for numbers, each has its own.
 
     Args:
+        request: what the test asked for; None for its whole call.
         group: the ranks that have such a block.
         asked: whether anything is to be kept to: a limit, or a snapshot.
     """
     kept: list[Profile] = []
     plan = test.plan(test.needs())
-    unlimited = own is None and not test.ledger.limits
+    unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
-    who = region_words(name, place) if place else f"the whole call of {test.id}"
+    whole = Request(f"the whole call of {test.id}", place=test.place)
+    request = request or whole
     found: list[Measurement] = []
-    limits = own.values() if own else ()
-    with held_by(who, gives_way=unlimited), contextlib.ExitStack() as block:
+    limits = request.own.values()
+    with held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
             found = block.enter_context(measure_once(plan, name))
         yield kept
@@ -270,11 +275,11 @@ def measure_block(
         return
     measurement = found[0]
     if asked:
-        with test.agreeing(who, group) as agreement:
+        with test.agreeing(request.what, group) as agreement:
             measurement = of_all_ranks(measurement, agreement)
     else:
         measurement = of_this_rank(measurement, number_of_rank())
-    kept.append(_keep(test, measurement, place or test.place, own))
+    kept.append(_keep(test, measurement, request))
 
 
 class GaveWay(BaseException):
@@ -438,25 +443,10 @@ class Sharing:
         usage_lock.go_on()
 
 
-def call_request(place: run.Place) -> Request:
+def call_request(test: MeasuredTest) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
     remedy = "catch expected exceptions inside the callable"
-    return Request(_call_words(place), remedy=remedy, compares=True)
-
-
-def region_request(name: str, own: dict[Key, Limit], place: run.Place) -> Request:
-    """What ``kernel_profile.region(name)`` asks for."""
-    remedy = "enter it in a with statement, and catch expected exceptions inside it"
-    return Request(region_words(name, place), remedy=remedy, own=own)
-
-
-def region_words(name: str, place: run.Place) -> str:
-    """A region, for example ``region 'backward' at test_mlp.py:31``."""
-    return f"region {name!r} at {line_words(place)}"
-
-
-def _call_words(place: run.Place) -> str:
-    return f"kernel_profile at {line_words(place)}"
+    return test.request("kernel_profile", remedy=remedy, compares=True)
 
 
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
@@ -464,14 +454,9 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
 
 
-def _keep(
-    test: MeasuredTest,
-    measurement: Measurement,
-    place: run.Place,
-    own: dict[Key, Limit] | None = None,
-) -> Profile:
+def _keep(test: MeasuredTest, measurement: Measurement, request: Request) -> Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None
-    profile = test.ledger.keep(measurement, own, place, timeline)
+    profile = test.ledger.keep(measurement, request.own, request.place, timeline)
     folder = test.settings.trace_dir
     if folder:
         path = trace_path(folder, test.id, len(test.ledger), profile.label, number_of_rank())

@@ -25,7 +25,7 @@ class Request:
     """A measurement that the test requested, until its profile is kept.
 
     Attributes:
-        what: which region, call or comparison.
+        what: which region, call or comparison, and at which line.
         limits: the names of what is judged by it; None for the limits of the test.
         remedy: what to do where something is expected to be raised; empty where it was refused.
         raised: the kind of exception that ended it, which the test has caught; empty for a region
@@ -35,6 +35,7 @@ class Request:
             raised there does not reach the test.
         own: limits of it alone, beside those of the test.
         compares: whether the test's limits that compare are about it, too.
+        place: the line of the test that requested it, if that matters.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Request:
     thread: str = ""
     own: dict[Key, Limit] = field(default_factory=dict)
     compares: bool = False
+    place: run.Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
