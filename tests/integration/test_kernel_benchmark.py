@@ -438,7 +438,7 @@ from types import SimpleNamespace
 from pytest_kernelprof import Profile
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.plugin.ledger import Ledger
-from pytest_kernelprof.schema.run import Place
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.plugin.benchmark import Clock, KernelBenchmark
 clock = Clock()
 profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
@@ -446,7 +446,8 @@ profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
 def test_it(benchmark, request):
     recorded = SimpleNamespace(last=profile, run=lambda *_, **__: "result")
     on_a_gpu = SimpleNamespace(
-        device="cuda", unmeasured="", place=Place("test_it.py", 1), ledger=Ledger(Marks()))
+        device="cuda", unmeasured="", ledger=Ledger(Marks()),
+        request=lambda what, **_: Request(what))
     timed = KernelBenchmark(benchmark, recorded, on_a_gpu, clock, request.node)
     assert timed(three, timer="cuda") == "result"
     busy = profile.metrics["gpu_busy"].rounds
