@@ -104,7 +104,7 @@ class KernelBenchmark:
         """The explicit form of a call.
 
         Args:
-            setup: runs before each call, outside of what is timed, and hands back fresh arguments:
+            setup: runs before each call, outside of what is timed, and returns fresh arguments:
                 a tuple, a pair of tuple and dict, or None to keep the given ones.
             timer: "wall" is the host's time until the device is done: pytest-benchmark calls
                 ``fn`` in rounds as it always does, and the device is synchronised before each

@@ -54,7 +54,7 @@ class KernelprofWarning(pytest.PytestWarning):
 
 
 class Region:
-    """What ``with kernel_profile.region(...) as region`` hands out."""
+    """What ``with kernel_profile.region(...) as region`` yields."""
 
     def __init__(self, profile: Callable[[], Profile] | None = None) -> None:
         self._profile = profile
@@ -100,7 +100,7 @@ class KernelProfile:
         """The explicit form of a call.
 
         Args:
-            setup: runs before each call, outside the region, and hands back fresh arguments: a
+            setup: runs before each call, outside the region, and returns fresh arguments: a
                 tuple, a pair of tuple and dict, or None to keep the given ones.
             warmup: calls before the first profiled one. rounds: profiled calls.
             flush_l2: whether the L2 cache is flushed before each timed round.
@@ -158,7 +158,7 @@ class KernelProfile:
             check: what holds the candidate's result against the reference's. By default floating
                 tensors have to be close; ``check(result, reference_result)`` raises or returns
                 False where they are not; None checks nothing.
-            fresh: hands out other inputs, as ``setup`` does, for one more call of each: a candidate
+            fresh: returns other inputs, as ``setup`` does, for one more call of each: a candidate
                 that remembers results by the address of its inputs fails there. Tensors among the
                 arguments are then copied, and the copies overwritten.
 
@@ -307,7 +307,7 @@ def hold_comparisons(
     group: object = None,
 ) -> None:
     """Compare what was profiled with the reference of each marker, on the ranks that have made the
-    call; a failure is told at the end."""
+    call; a failure is reported at the end."""
     for limit in test.ledger.marks.comparisons:
         assert limit.reference is not None
         one, other = names_of(fn, limit.reference)
@@ -346,7 +346,7 @@ class Contender:
 
 class Group(dict[str, "Comparison"]):
     """Candidates and their reference, measured in turn: comparisons by the candidate's name. Where
-    nothing was measured, it has no rounds, and whoever looks at them leaves the test."""
+    nothing was measured, it has no rounds, and reading them skips the test."""
 
     def __init__(
         self, test: MeasuredTest, names: Iterable[str], reference: str, rounds: Contest | None
@@ -511,7 +511,7 @@ def compare(
     """Measure callables in turn, and have the test's report tell of it.
 
     Args:
-        judged: what is to be judged by it, in words. group: the ranks that compare.
+        judged: what is judged by it, in words. group: the ranks that compare.
     """
     request = test.request("the comparison", limits=(judged,), remedy=_REMEDY)
     with test.ledger.asking(request), held_by(request.what):

@@ -84,11 +84,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the settings, and register who takes part in the run.
 
     Raises:
-        pytest.UsageError: an option asks for what cannot be had.
+        pytest.UsageError: an option cannot be satisfied.
     """
     state = run_state(config)
     settings = _with_baselines(config, read_settings(config))
-    # What is reported of a baseline, and what fails, is told by the run that it serves.
+    # The run that a baseline serves reports for it, and decides what fails.
     state.settings = settings = of_a_baseline(settings) if state.serves else settings
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _begin_rank(config)
@@ -194,7 +194,7 @@ def _begin_rank(config: pytest.Config) -> None:
     """This process is one of those that torchrun has started.
 
     Raises:
-        pytest.UsageError: what is asked for cannot be had of several ranks.
+        pytest.UsageError: an option does not work on several ranks.
     """
     from pytest_kernelprof.plugin import torchrun
 
@@ -533,7 +533,7 @@ def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
             item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # an outcome of pytest's is none of the test's
+    except BaseException as error:  # also skip() and fail() of pytest: they are not the test's
         words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
         if failure is None:
             raise IncompleteProfile(words) from error
@@ -575,7 +575,7 @@ def _end_whole_call(
 
 
 def _dismiss(item: pytest.Item) -> None:
-    """The test's own failure wins over what it took: that is told, and not judged."""
+    """The test has failed by itself: what it took is reported, and not judged."""
     test = state_of(item).test
     if test is not None:
         _note_taken(item, test)

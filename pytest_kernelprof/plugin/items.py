@@ -63,7 +63,7 @@ class RunState:
             them to the controller.
         serves: whether this run is the baseline of another one (--kernelprof-against).
         quiet: whether another process reports and writes for this one: of ranks, rank 0.
-        after_call: who waits for each measured call of a run against a revision.
+        after_call: is called after each measured call of a run against a revision.
         baseline_of: looks up what a run document has of a test, where one is compared with.
         snapshots: where snapshots are looked up; None in a run that profiles nothing.
         ignored_marks: the files whose ``pytestmark`` pytest does not read, each with our markers
@@ -298,7 +298,7 @@ class ItemState:
         try:
             return usual_kind() if asked == "cuda" else usual_kind_untouched()
         except Exception:  # a fixture has put something in place of torch's functions
-            return "cuda"  # and what is wrong there is told in the test's row
+            return "cuda"  # and the test's row says what is wrong there
 
     def look_up(self, device: DeviceKind) -> None:
         """Have the test's snapshots at hand, from its set-up or its first measurement on. None are

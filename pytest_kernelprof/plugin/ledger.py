@@ -144,7 +144,7 @@ class Ledger:
         unmeasured: why something that the test asked for ran without being measured, and was not
             judged. blind: why the device could not be profiled, which is an error.
         comparisons: what gives the records of comparisons that no report has yet.
-        broken: the messages of comparisons over their limit, which no conclusion has told yet.
+        broken: the messages of comparisons over their limit that no conclusion has yet.
         notes: what a conclusion is to warn of, besides the verdicts.
         end_notes: what the run says of the test at its end; ``{tests}`` stands for such tests.
         unsaved: why traces were not written that should have been.
@@ -163,7 +163,7 @@ class Ledger:
         self._set: dict[Key, Limit] = {}
         self._wants_numbers, self._lines = asked, lines
         self._snapshot, self._baseline = snapshot, baseline
-        self._before = tuple(one for one in (snapshot, baseline) if one is not None)
+        self._baselines = tuple(one for one in (snapshot, baseline) if one is not None)
         self._entries: list[_Entry] = []
         self._bounds = (
             _Bound(MOST_KERNELS, _kernels_of, _Entry.drop_kernels),
@@ -211,7 +211,7 @@ class Ledger:
         return len(self._entries)
 
     def ask(self, request: Request) -> None:
-        """Note that something is to be measured: what it is judged by is not judged before.
+        """Note that the test requests a measurement: its limits are not judged before it ends.
 
         Raises:
             IncompleteProfile: nothing is judged any more.
@@ -246,11 +246,11 @@ class Ledger:
         arguments live."""
         limits = self._limits_with(own or {})
         record = measurement.profile
-        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
         is_over = any(one.outcome == "failed" for one in (*verdicts, *kept))
         record = with_lines_if(self._lines or is_over, measurement)
         if record is not measurement.profile:
-            kept = self._by_what_was_before(record, place)
+            kept = self._by_baselines(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
@@ -260,12 +260,12 @@ class Ledger:
         limits = self._limits_with({})
         if self._entries:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
-        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place)
         self._kept(_Entry(record, limits, {}))
 
     def _kept(self, entry: _Entry) -> _Entry:
-        for one in self._before:
+        for one in self._baselines:
             one.note(entry.record)
         self._entries.append(entry)
         for bound in self._bounds:
@@ -406,15 +406,15 @@ class Ledger:
             made = entry.record.verdicts
             known = dict(zip(entry.limits, made, strict=False))
             verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
-            verdicts += made[len(entry.limits) :]  # by what was before
+            verdicts += made[len(entry.limits) :]  # by the baselines
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
 
-    def _by_what_was_before(
+    def _by_baselines(
         self, profile: run.Profile, place: run.Place | None
     ) -> tuple[run.Verdict, ...]:
-        """By the snapshot and by the earlier run."""
-        return tuple(made for one in self._before for made in one.verdicts(profile, place))
+        """By the snapshot, and by the earlier run."""
+        return tuple(made for one in self._baselines for made in one.verdicts(profile, place))
 
 
 @contextlib.contextmanager

@@ -176,7 +176,7 @@ def measure_call(
     request: Request,
     group: object = None,
 ) -> R:
-    """Measure a callable and keep its profile; hands back the first call's result.
+    """Measure a callable and keep its profile; returns the first call's result.
 
     Args:
         request: what the test asked for. group: the ranks that make the call together.
@@ -230,7 +230,7 @@ def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
     """Leave a test that looks at what was not measured, at the line that does.
 
     Raises:
-        NotJudged: there is no device, or nothing is to be measured.
+        NotJudged: there is no device, or nothing is measured in this run.
         ProfilerUnavailable: the device cannot be profiled.
     """
     if test.ledger.blind:
@@ -254,7 +254,7 @@ def measure_block(
     Args:
         request: what the test asked for; None for its whole call.
         group: the ranks that have such a block.
-        asked: whether anything is to be kept to: a limit, or a snapshot.
+        asked: whether a limit or a snapshot judges the block.
     """
     kept: list[Profile] = []
     plan = test.plan(test.needs())
@@ -318,7 +318,7 @@ def observed_call(test: MeasuredTest) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _observed(test: MeasuredTest) -> Iterator[None]:
-    """What prevents the profile is told in the test's row, and changes nothing else."""
+    """The test's row says what prevented the profile; nothing else changes."""
     why = ""
     with contextlib.ExitStack() as block:
         try:

@@ -64,7 +64,7 @@ class Records:
         unheld: the limits that compare and were not judged.
         broken: the messages of comparisons that are over their limit.
         no_snapshot: why the test lacks a snapshot that is required.
-        notes: what is to be warned of, besides the verdicts.
+        notes: further warnings, besides those about verdicts.
         asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
             that could not be had is told in its row alone.
     """
@@ -88,7 +88,7 @@ class Conclusion:
     """What becomes of a test: of the first three at most one has words.
 
     Attributes:
-        failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
+        failure: a limit is exceeded. error: a number is missing. skip: nothing applies here.
         warnings: what the user should know all the same, also of an error or a skip.
         place: of a failure, the line of the test that made the call, where there is one.
         accepts: of a failure, whether an update of the test's snapshot mends it.

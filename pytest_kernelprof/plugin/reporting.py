@@ -386,7 +386,7 @@ _VERDICT = f"{_PREFIX}verdict"
 
 
 def forget_properties(item: pytest.Item) -> None:
-    """Of a test that is run again, or that has taken more: what was said of it holds no more."""
+    """Drop the properties of an earlier attempt, or of fewer profiles."""
     item.user_properties[:] = [
         one for one in item.user_properties if not str(one[0]).startswith(_PREFIX)
     ]

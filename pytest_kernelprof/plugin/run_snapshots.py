@@ -296,7 +296,7 @@ def key_of(item: pytest.Item) -> str:
 
 
 def _files_gone(folder: str, names: Iterable[str]) -> list[str]:
-    """Test files that there are no more, of files of snapshots with these names."""
+    """Test files that no longer exist, of files of snapshots with these names."""
     from pytest_kernelprof.baseline.snapshots import file_checked
 
     paths = [os.path.join(folder, file_checked(name, folder)) for name in sorted(names)]

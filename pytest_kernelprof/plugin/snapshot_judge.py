@@ -1,4 +1,4 @@
-"""Judges a test by its kernel snapshots, and gathers what is to be kept of it."""
+"""Judges a test by its kernel snapshots, and gathers its next snapshot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_CHANGES = 10
 
 
 class SnapshotJudge:
-    """Compares each profile of a test with its snapshot, or gathers what is to be kept of it.
+    """Compares each profile of a test with its snapshot, or gathers the next snapshot.
 
     Args:
         entry: which entry is the test's. file: the entries of its file for this device; None where
@@ -118,7 +118,7 @@ class SnapshotJudge:
             self._gather(profile)
 
     def broken(self) -> list[str]:
-        """Why the test fails where snapshots are required; each is told once."""
+        """Why the test fails where snapshots are required; each reason is given once."""
         if not (self._strict and self._checks and self._seen):
             return []
         told = []
