@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
 
 R = TypeVar("R")
@@ -277,8 +276,7 @@ class Bridge:
         shown: nodeids of the tests in pytest-benchmark's table, if it prints one.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self.shown: set[str] = set()
 
     @pytest.fixture
@@ -307,22 +305,7 @@ class Bridge:
         if _FIXTURE in fixtures:
             _set_timer(item)
         elif state_of(item).is_benchmarked and "kernel_profile" not in fixtures:
-            self._look_at_whole_call(item)
-
-    def _look_at_whole_call(self, item: pytest.Item) -> None:
-        if self._settings.disable:
-            return
-        marks = state_of(item).marks
-        if marks.limits:
-            from pytest_kernelprof.plugin.measuring import refuse_whole_call
-
-            refuse_whole_call(marks.limits)
-        if self._settings.all:
-            warn(
-                item,
-                "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
-                "place of benchmark(fn, *args) does both",
-            )
+            _look_at_whole_call(item)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(
@@ -346,6 +329,22 @@ class Bridge:
         """Called when there is a table to print: note whose; the grouping is left to others."""
         if config.getoption("benchmark_verbose") or not config.getoption("benchmark_quiet"):
             self.shown.update(bench["fullname"] for bench in benchmarks)
+
+
+def _look_at_whole_call(item: pytest.Item) -> None:
+    settings, marks = state_of(item).run.settings, state_of(item).marks
+    if settings.disable:
+        return
+    if marks.limits:
+        from pytest_kernelprof.plugin.measuring import refuse_whole_call
+
+        refuse_whole_call(marks.limits)
+    if settings.all:
+        warn(
+            item,
+            "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
+            "place of benchmark(fn, *args) does both",
+        )
 
 
 def _set_timer(item: pytest.Item) -> None:

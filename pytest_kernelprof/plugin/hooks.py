@@ -102,7 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hook is not None and hook.has_spec():
         from pytest_kernelprof.plugin.benchmark import Bridge
 
-        config.pluginmanager.register(Bridge(settings), BRIDGE)
+        config.pluginmanager.register(Bridge(), BRIDGE)
     if settings.trace_dir:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
@@ -300,9 +300,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         _refuse_workers_of_ranks(item.config)
         next_attempt(item.nodeid)
-    target = state.find_target()
-    if not target.unmeasured:
-        state.look_up(target.device)
+    state.find_snapshot(state.find_target(), asked=True)
 
 
 # Of the older kind: an exception of the test does not pass through a frame of ours.

@@ -300,29 +300,24 @@ class ItemState:
         except Exception:  # a fixture has put something in place of torch's functions
             return "cuda"  # and the test's row says what is wrong there
 
-    def look_up(self, device: DeviceKind) -> None:
-        """Have the test's snapshots at hand, from its set-up or its first measurement on. None are
-        where nothing is profiled, and none judge the baseline of a run against a revision.
-
-        Raises:
-            SnapshotError: their file cannot be read, or not be written to.
-        """
-        if self.snapshot is None and self.run.snapshots is not None:
-            self.snapshot = self.run.snapshots.judge_of(self._item, device)
-
     def find_snapshot(self, target: Target, *, asked: bool) -> SnapshotJudge | None:
-        """What judges a test that will be measured by its snapshots.
+        """What judges the test by its snapshots, from its set-up or its first measurement on. None
+        where nothing is profiled, and none for the baseline of a run against a revision.
 
         Args:
             target: where it is measured, or why it is not.
             asked: whether it asks for numbers. Of another one (--kernelprof-all) a snapshot is
                 made, but nothing is brought up for it.
+
+        Raises:
+            SnapshotError: their file cannot be read, or not be written to.
         """
-        if target.unmeasured:
+        snapshots = self.run.snapshots
+        if target.unmeasured or snapshots is None:
             return None
-        updates = self.run.snapshots is not None and self.run.snapshots.updates
-        if asked or (updates and _is_up(target.device)):
-            self.look_up(target.device)
+        wanted = asked or (snapshots.updates and _is_up(target.device))
+        if wanted and self.snapshot is None:
+            self.snapshot = snapshots.judge_of(self._item, target.device)
         return self.snapshot
 
 
