@@ -1,5 +1,9 @@
-"""How the code of a test is measured: its settings and limits become a plan, its profiles go into
-the ledger, and a line on the terminal says what takes long."""
+"""How the code of a test is measured: a call, a block, or its whole call phase.
+
+Its settings and limits become a plan, its profiles go into the ledger, and a line on the terminal
+says what takes long. The call phase begins and ends in two hooks, so that no exception of the test
+passes through frames of ours.
+"""
 
 from __future__ import annotations
 

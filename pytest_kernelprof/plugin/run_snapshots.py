@@ -5,6 +5,7 @@ Where there are none, this is one look a folder, and no other module is loaded.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections import defaultdict
@@ -41,21 +42,16 @@ class Snapshots:
     Attributes:
         reports: whether it is the run that reports for all, as of several ranks one is.
         updates: whether this run writes any.
+        files_in: the devices that have snapshots of tests in a folder, each with the names of its
+            files.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
         self._strict, self.reports = settings.require_snapshots, reports
         self.updates = settings.update
-        self._folders: dict[str, dict[str, frozenset[str]]] = {}
-        self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
-
-    def files_in(self, folder: str) -> dict[str, frozenset[str]]:
-        """The devices that have snapshots of tests in a folder, each with the names of its
-        files."""
-        if folder not in self._folders:
-            self._folders[folder] = _files_in(folder)
-        return self._folders[folder]
+        self.files_in = functools.cache(_files_in)
+        self._read = functools.cache(_read)
 
     def devices_with(self, path: str) -> tuple[str, ...]:
         """The devices that have snapshots of a test file."""
@@ -70,15 +66,7 @@ class Snapshots:
         Raises:
             SnapshotError: it cannot be read.
         """
-        from pytest_kernelprof.baseline.snapshots import path_of, read
-
-        where = path_of(path, device)
-        if where not in self._files:
-            try:
-                self._files[where] = read(where)
-            except SnapshotError as error:
-                self._files[where] = error
-        found = self._files[where]
+        found = self._read(path, device)
         if isinstance(found, SnapshotError):
             raise SnapshotError(str(found))
         return found
@@ -285,6 +273,15 @@ def _files_in(folder: str) -> dict[str, frozenset[str]]:
     from pytest_kernelprof.baseline.snapshots import devices_of
 
     return devices_of(folder)
+
+
+def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
+    from pytest_kernelprof.baseline.snapshots import path_of, read
+
+    try:
+        return read(path_of(path, device))
+    except SnapshotError as error:
+        return error
 
 
 def key_of(item: pytest.Item) -> str:
