@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
@@ -161,6 +160,8 @@ def parse_assertion(name: str, value: Any) -> Limit:
 
 
 def _unknown(name: str) -> str:
+    import difflib  # most runs have no such limit
+
     names = [known for known in KINDS if known not in COMPARISONS]
     near = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
     meant = f" (did you mean {near[0]}?)" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,7 +131,9 @@ def names_in_vain(module: ModuleType) -> tuple[str, ...]:
 
 @functools.cache
 def _nearly(name: str) -> str:
-    """Return the name of ours that is close to a marker's name, if any."""
+    """The name of ours that a marker's name nearly is, if any."""
+    import difflib  # most runs have no such marker
+
     return next(iter(difflib.get_close_matches(name, sorted(_OURS), n=1, cutoff=_CLOSE)), "")
 
 

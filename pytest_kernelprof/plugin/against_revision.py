@@ -51,7 +51,7 @@ from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.usage_lock import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.items import AGAINST, has_snapshot, is_measured, run_state, state_of
+from pytest_kernelprof.plugin.items import AGAINST, run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
@@ -250,7 +250,7 @@ class AgainstTests:
         """Have the reference collect the files of all tests that are measured."""
         if self._reference is None or self._turns is None:
             return
-        measured = [item for item in session.items if is_measured(item)]
+        measured = [item for item in session.items if state_of(item).is_measured]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
@@ -258,7 +258,7 @@ class AgainstTests:
             return
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
-        kept = tuple(item.nodeid for item in measured if has_snapshot(item))
+        kept = tuple(item.nodeid for item in measured if state_of(item).has_snapshot)
         shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
@@ -282,7 +282,7 @@ class AgainstTests:
     ) -> Generator[None, object, object]:
         """The reference runs the test, up to its first call that is timed, before it is run
         here; then both go on from call to call."""
-        if self._turns is not None and is_measured(item):
+        if self._turns is not None and state_of(item).is_measured:
             self._running = item.nodeid
             following = self._following(item, nextitem)
             self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
@@ -301,7 +301,7 @@ class AgainstTests:
             return ""
         items = item.session.items
         later = items[items.index(following) :]
-        return next((one.nodeid for one in later if is_measured(one)), "")
+        return next((one.nodeid for one in later if state_of(one).is_measured), "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -416,18 +416,18 @@ class _AroundCalls:
             error.msg = found.msg
 
 
-def _profiles_of(item: pytest.Item) -> list[Profile]:
-    return [profile for one in state_of(item).taken or () for profile in one.profiles]
+def _profiles_of(item: pytest.Item) -> tuple[Profile, ...]:
+    taken = state_of(item).taken
+    return taken.profiles if taken is not None else ()
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add how each profile compares to what the test took."""
-    left = iter(found)
-    state_of(item).taken = taken = [
-        replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
-        for one in state_of(item).taken or ()
-    ]
-    tell_properties(item, _profiles_of(item), [made for one in taken for made in one.comparisons])
+    state = state_of(item)
+    if state.taken is not None:
+        pairs = zip(state.taken.profiles, found, strict=True)
+        state.taken = replace(state.taken, profiles=tuple(_with(item, *pair) for pair in pairs))
+        tell_properties(item, state.taken.profiles, state.taken.comparisons)
 
 
 def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:

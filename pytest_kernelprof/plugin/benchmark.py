@@ -6,18 +6,14 @@ It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its mar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
 
-from pytest_kernelprof.errors import (
-    CannotMeasureError,
-    IncompleteProfile,
-    MarkerError,
-    ProfilerUnavailable,
-)
+from pytest_kernelprof import errors
 from pytest_kernelprof.measure.policy import require_clock
-from pytest_kernelprof.plugin.items import known_marks, state_of, timed_by_benchmark
+from pytest_kernelprof.plugin.items import state_of, warn
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.system import now_s
 
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
 
 R = TypeVar("R")
@@ -74,23 +69,16 @@ class Replay:
         self._now_us += next(self._left, 0.0)
 
 
+@dataclass(slots=True, eq=False)
 class KernelBenchmark:
     """Profiles a callable as ``kernel_profile`` does, then hands it to pytest-benchmark to time."""
 
-    def __init__(
-        self,
-        benchmark: Any,
-        kernel_profile: KernelProfile,
-        test: MeasuredTest,
-        clock: Clock,
-        node: pytest.Item,
-    ) -> None:
-        self._benchmark = benchmark
-        self._kernel_profile = kernel_profile
-        self._test = test
-        self._clock = clock
-        self._node = node
-        self._used = False
+    _benchmark: Any
+    _kernel_profile: KernelProfile
+    _test: MeasuredTest
+    _clock: Clock
+    _node: pytest.Item
+    _used: bool = False
 
     def __call__(
         self, fn: Callable[..., R], /, *args: Any, timer: Timer = "wall", **kwargs: Any
@@ -115,7 +103,7 @@ class KernelBenchmark:
         """The explicit form of a call.
 
         Args:
-            setup: runs before each call, outside of what is timed, and hands back fresh arguments:
+            setup: runs before each call, outside of what is timed, and returns fresh arguments:
                 a tuple, a pair of tuple and dict, or None to keep the given ones.
             timer: "wall" is the host's time until the device is done: pytest-benchmark calls
                 ``fn`` in rounds as it always does, and the device is synchronised before each
@@ -137,29 +125,20 @@ class KernelBenchmark:
             RuntimeError: it was called before in this test.
         """
         from pytest_kernelprof.measure.arguments import Arguments
-        from pytest_kernelprof.measure.policy import EVERYTHING
-        from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import call_request, measure_call, place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request
 
-        place = place_of_call(self._test.place)
-        arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
-        with self._test.ledger.asking(call_request(place)):
+        test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
+        with test.ledger.asking(call_request(test)):
             self._check(fn, timer)
-            given = {} if rounds is None else {"rounds": check_option("rounds", rounds)}
-            if self._test.unmeasured:
-                self._test.ledger.leave_out(self._test.unmeasured)
-                return self._run_unmeasured(fn, arguments, timer)
-            if timer == "cuda" and self._test.device != "cuda":
-                raise ProfilerUnavailable(
-                    'timer="cuda": this test runs on the CPU, where there is no device time; use '
-                    'timer="wall" (the default), or run it on a GPU'
-                )
-            plan = self._test.plan(EVERYTHING, **given)  # whatever the limits need
-            result = measure_call(self._test, plan, fn, arguments, place)
-        if self._test.ledger.blind or self._test.ledger.unmeasured:
+            if rounds is not None:
+                check_option("rounds", rounds)
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured)
+            return self._run_unmeasured(fn, arguments, timer)
+        result = self._kernel_profile.run(fn, args, kwargs, setup=setup, rounds=rounds)
+        if test.ledger.blind or test.ledger.unmeasured:
             self._run_unmeasured(fn, arguments, timer)
             return result
-        hold_comparisons(self._test, fn, arguments)
         profile = self._kernel_profile.last
         self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
         if timer == "cuda":
@@ -173,38 +152,40 @@ class KernelBenchmark:
 
     def _check(self, fn: object, timer: object) -> None:
         if not callable(fn):
-            raise CannotMeasureError(
+            raise errors.CannotMeasureError(
                 f"kernel_benchmark times a callable, got {type(fn).__name__}; "
                 "write kernel_benchmark(fn, *args), not kernel_benchmark(fn(*args))"
             )
         if timer not in get_args(Timer):
-            raise MarkerError(
+            raise errors.MarkerError(
                 f'timer={timer!r}: expected "wall" or "cuda". The form is: kernel_benchmark(fn, '
                 '*args, timer="cuda"); a callable that takes a timer of its own is called with '
                 'kernel_benchmark.run(fn, args, {"timer": ...})'
             )
         if self._used:
-            raise IncompleteProfile(
+            raise errors.IncompleteProfile(
                 "kernel_benchmark times one callable per test, as pytest-benchmark does: "
                 "parametrise the test, or profile the others with kernel_profile"
             )
         self._used = True
+        if timer == "cuda" and self._test.device != "cuda" and not self._test.unmeasured:
+            raise errors.ProfilerUnavailable(
+                'timer="cuda": this test runs on the CPU, where there is no device time; use '
+                'timer="wall" (the default), or run it on a GPU'
+            )
 
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
         which would decide on another number each, so many."""
         from pytest_kernelprof.capture.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
-        from pytest_kernelprof.plugin.measuring import place_of_call
-        from pytest_kernelprof.summary.words import line_words
 
         if arguments.setup is None and number_of_rank() is None:
             return self._benchmark(  # type: ignore[no-any-return]
                 fn, *arguments.args, **arguments.kwargs
             )
         prepare = preparer(fn, arguments)
-        place = line_words(place_of_call(self._test.place))
-        with self._test.agreeing(f"kernel_benchmark at {place}") as agreement:
+        with self._test.agreeing(self._test.request("kernel_benchmark").what) as agreement:
 
             def begin() -> tuple[tuple[Callable[[], object]], dict[str, Any]]:
                 call = prepare()
@@ -225,13 +206,12 @@ class KernelBenchmark:
 
     def _run_unmeasured(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
         """Where nothing is measured: the host's times, but no device times."""
-        from pytest_kernelprof.plugin.fixture import KernelprofWarning
         from pytest_kernelprof.plugin.measuring import run_plainly
 
         if timer == "wall":
             rounds = self._node.config.getoption("benchmark_min_rounds")
             return self._time(fn, arguments, rounds)
-        self._node.warn(KernelprofWarning('not benchmarked: timer="cuda" needs a profile'))
+        warn(self._node, 'not benchmarked: timer="cuda" needs a profile')
         return run_plainly(fn, arguments)
 
 
@@ -260,7 +240,7 @@ def device_times(profile: Profile) -> tuple[float, ...]:
     """
     busy = profile.metrics["gpu_busy"]
     if not any(busy.rounds):
-        raise IncompleteProfile(
+        raise errors.IncompleteProfile(
             'timer="cuda": the call gave the GPU nothing to do, so there is no device time to '
             'benchmark; use timer="wall" (the default)'
         )
@@ -296,8 +276,7 @@ class Bridge:
         shown: nodeids of the tests in pytest-benchmark's table, if it prints one.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self.shown: set[str] = set()
 
     @pytest.fixture
@@ -310,7 +289,7 @@ class Bridge:
 
         clock = request.node.stash.get(_clock, None)
         if clock is None:
-            raise MarkerError(
+            raise errors.MarkerError(
                 "kernel_benchmark must be an argument of the test or of one of its fixtures: "
                 "with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
@@ -325,26 +304,8 @@ class Bridge:
         fixtures = getattr(item, "fixturenames", ())
         if _FIXTURE in fixtures:
             _set_timer(item)
-        elif timed_by_benchmark(item) and "kernel_profile" not in fixtures:
-            self._look_at_whole_call(item)
-
-    def _look_at_whole_call(self, item: pytest.Item) -> None:
-        if self._settings.disable:
-            return
-        marks = known_marks(item)
-        if marks.limits:
-            from pytest_kernelprof.plugin.whole_call import refuse_whole_call
-
-            refuse_whole_call(marks.limits)
-        if self._settings.all:
-            from pytest_kernelprof.plugin.fixture import KernelprofWarning
-
-            item.warn(
-                KernelprofWarning(
-                    "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) "
-                    "in place of benchmark(fn, *args) does both"
-                )
-            )
+        elif state_of(item).is_benchmarked and "kernel_profile" not in fixtures:
+            _look_at_whole_call(item)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(
@@ -370,6 +331,22 @@ class Bridge:
             self.shown.update(bench["fullname"] for bench in benchmarks)
 
 
+def _look_at_whole_call(item: pytest.Item) -> None:
+    settings, marks = state_of(item).run.settings, state_of(item).marks
+    if settings.disable:
+        return
+    if marks.limits:
+        from pytest_kernelprof.plugin.measuring import refuse_whole_call
+
+        refuse_whole_call(marks.limits)
+    if settings.all:
+        warn(
+            item,
+            "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
+            "place of benchmark(fn, *args) does both",
+        )
+
+
 def _set_timer(item: pytest.Item) -> None:
     """Put our clock into the test's benchmark marker, which pytest-benchmark reads next.
 
@@ -383,7 +360,7 @@ def _set_timer(item: pytest.Item) -> None:
         item.stash[_clock] = given
         return
     if given is not None:
-        raise MarkerError(
+        raise errors.MarkerError(
             f"benchmark(timer={given!r}): kernel_benchmark brings its own timer. Drop this one, or "
             'ask for device times with kernel_benchmark(fn, *args, timer="cuda")'
         )

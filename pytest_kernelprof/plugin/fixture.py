@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,17 +19,8 @@ from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_asser
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import CLOSE
-from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan, more_pairs
-from pytest_kernelprof.plugin.measuring import (
-    call_request,
-    may_be_blind,
-    measure_block,
-    measure_call,
-    nothing_to_look_at,
-    place_of_call,
-    region_request,
-    run_plainly,
-)
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
+from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.outcome import Request, in_place_words
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import comparison_message
@@ -38,7 +29,6 @@ from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.schema.document import Comparison as ComparisonRecord
 from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
-from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:
@@ -47,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
-    from pytest_kernelprof.schema.profile import Place
     from pytest_kernelprof.schema.recording import DeviceKind
 
 
@@ -66,10 +55,10 @@ class KernelprofWarning(pytest.PytestWarning):
 
 
 class Region:
-    """What ``with kernel_profile.region(...) as region`` hands out."""
+    """What ``with kernel_profile.region(...) as region`` yields."""
 
-    def __init__(self) -> None:
-        self._profile: Callable[[], Profile] | None = None
+    def __init__(self, profile: Callable[[], Profile] | None = None) -> None:
+        self._profile = profile
 
     @property
     def profile(self) -> Profile:
@@ -112,7 +101,7 @@ class KernelProfile:
         """The explicit form of a call.
 
         Args:
-            setup: runs before each call, outside the region, and hands back fresh arguments: a
+            setup: runs before each call, outside the region, and returns fresh arguments: a
                 tuple, a pair of tuple and dict, or None to keep the given ones.
             warmup: calls before the first profiled one. rounds: profiled calls.
             flush_l2: whether the L2 cache is flushed before each timed round.
@@ -127,8 +116,8 @@ class KernelProfile:
                 coroutine, whose body would not be measured.
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        place = place_of_call(test.place)
-        with test.ledger.asking(call_request(place)):
+        request = measuring.call_request(test)
+        with test.ledger.asking(request):
             if not callable(fn):
                 raise CannotMeasureError(
                     f"kernel_profile profiles a callable, got {type(fn).__name__}; "
@@ -138,10 +127,9 @@ class KernelProfile:
             chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
             if test.unmeasured:
                 test.ledger.leave_out(test.unmeasured)
-                return run_plainly(fn, arguments)
-            result = measure_call(
-                test, test.plan(test.needs(), **chosen), fn, arguments, place, group
-            )
+                return measuring.run_plainly(fn, arguments)
+            plan = test.plan(test.needs(), **chosen)
+            result = measuring.measure_call(test, plan, fn, arguments, request, group)
         hold_comparisons(test, fn, arguments, group)
         return result
 
@@ -171,7 +159,7 @@ class KernelProfile:
             check: what holds the candidate's result against the reference's. By default floating
                 tensors have to be close; ``check(result, reference_result)`` raises or returns
                 False where they are not; None checks nothing.
-            fresh: hands out other inputs, as ``setup`` does, for one more call of each: a candidate
+            fresh: returns other inputs, as ``setup`` does, for one more call of each: a candidate
                 that remembers results by the address of its inputs fails there. Tensors among the
                 arguments are then copied, and the copies overwritten.
 
@@ -182,18 +170,8 @@ class KernelProfile:
                 work to compare by ``cuda_time``.
         """
         first, second = names_of(candidate, reference)
-        found = self.compare_all(
-            {first: candidate, second: reference},
-            *args,
-            reference=second,
-            metric=metric,
-            rounds=rounds,
-            setup=setup,
-            check=check,
-            fresh=fresh,
-            **kwargs,
-        )
-        return found[first]
+        callables, given = {first: candidate, second: reference}, Arguments(args, kwargs, setup)
+        return compare(self._test, callables, given, second, metric, rounds, check, fresh)[first]
 
     def compare_all(
         self,
@@ -213,16 +191,8 @@ class KernelProfile:
 
         Args and errors are those of ``compare``.
         """
-        return compare(
-            self._test,
-            callables,
-            Arguments(args, kwargs, setup),
-            reference=reference,
-            metric=metric,
-            rounds=rounds,
-            check=check,
-            fresh=fresh,
-        )
+        given = Arguments(args, kwargs, setup)
+        return compare(self._test, callables, given, reference, metric, rounds, check, fresh)
 
     def region(
         self, name: str = "region", *, group: object = None, **limits: Any
@@ -240,22 +210,21 @@ class KernelProfile:
                 message says why.
         """
         own = {limit.key: limit for limit in self._parsed(limits)}
-        ledger, place = self._test.ledger, place_of_call(self._test.place)
-        if self._test.unmeasured:
-            ledger.leave_out(self._test.unmeasured, own.values())
-            region = Region()
-            region._profile = self._no_profile
-            return contextlib.nullcontext(region)
-        asked = region_request(name, own, place)
-        ledger.ask(asked)
-        return self._region(name, asked, place, group)
+        test = self._test
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured, own.values())
+            return contextlib.nullcontext(Region(self._no_profile))
+        remedy = "enter it in a with statement, and catch expected exceptions inside it"
+        request = test.request(f"region {name!r}", remedy=remedy, own=own)
+        test.ledger.ask(request)
+        return self._region(name, request, group)
 
     @contextlib.contextmanager
-    def _region(self, name: str, asked: Request, place: Place, group: object) -> Iterator[Region]:
+    def _region(self, name: str, request: Request, group: object) -> Iterator[Region]:
         region = Region()
         with (
-            self._test.ledger.asking(asked),
-            measure_block(self._test, name, asked.own, place, group) as kept,
+            self._test.ledger.asking(request),
+            measuring.measure_block(self._test, name, request, group) as kept,
         ):
             yield region
         region._profile = (lambda: kept[0]) if kept else self._no_profile
@@ -274,7 +243,7 @@ class KernelProfile:
 
         if number is None:
             number = self._test.settings.ranks
-        with self._test.ledger.asking(ranks_request(place_of_call(self._test.place))):
+        with self._test.ledger.asking(ranks_request(measuring.place_of_call(self._test.place))):
             if number is None:
                 raise MarkerError(
                     "kernel_profile.ranks: the number of ranks is missing; write "
@@ -298,8 +267,7 @@ class KernelProfile:
         """Limits by their keywords. A test may catch that one is refused; the conclusion does not,
         since nothing is judged by it."""
         for name, value in limits.items():
-            what = f"it was refused at {line_words(place_of_call(self._test.place))}"
-            with self._test.ledger.asking(Request(what, (name,))):
+            with self._test.ledger.asking(self._test.request("it was refused", limits=(name,))):
                 limit = parse_keyword(name, value)
             yield limit
 
@@ -330,7 +298,7 @@ class KernelProfile:
             self._no_profile()
 
     def _no_profile(self) -> NoReturn:
-        nothing_to_look_at(self._test, "profile")
+        measuring.nothing_to_look_at(self._test, "profile")
 
 
 def hold_comparisons(
@@ -340,16 +308,16 @@ def hold_comparisons(
     group: object = None,
 ) -> None:
     """Compare what was profiled with the reference of each marker, on the ranks that have made the
-    call; a failure is told at the end."""
-    for limit in test.ledger.comparing:
+    call; a failure is reported at the end."""
+    for limit in test.ledger.marks.comparisons:
         assert limit.reference is not None
         one, other = names_of(fn, limit.reference)
         found = compare(
             test,
             {one: fn, other: limit.reference},
             arguments,
-            reference=other,
-            metric=limit.metric or None,
+            other,
+            limit.metric or None,
             check=limit.check,
             judged=limit.name,
             group=group,
@@ -357,7 +325,7 @@ def hold_comparisons(
         message = judge(found, limit)
         if message:
             test.ledger.broken.append(message)
-        test.ledger.hold(limit)
+        test.ledger.compared_by.append(limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +347,7 @@ class Contender:
 
 class Group(dict[str, "Comparison"]):
     """Candidates and their reference, measured in turn: comparisons by the candidate's name. Where
-    nothing was measured, it has no rounds, and whoever looks at them leaves the test."""
+    nothing was measured, it has no rounds, and reading them skips the test."""
 
     def __init__(
         self, test: MeasuredTest, names: Iterable[str], reference: str, rounds: Contest | None
@@ -402,23 +370,23 @@ class Group(dict[str, "Comparison"]):
     @property
     def _measured(self) -> Contest:
         if self._rounds is None:
-            nothing_to_look_at(self._test, "comparison")
+            measuring.nothing_to_look_at(self._test, "comparison")
         return self._rounds
 
     def _record(self) -> ComparisonRecord:
         return self._measured.record(verdicts=self._verdicts)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Comparison:
     """A candidate and a reference, measured in turn in one run.
 
     Attributes are those of the rounds so far; an assertion that is not decided takes more.
     """
 
-    def __init__(self, group: Group, candidate: str) -> None:
-        self._group = group
-        self._candidate = candidate
-        self._asserted = False
+    _group: Group
+    _candidate: str
+    _asserted: bool = False
 
     def __bool__(self) -> bool:
         if not self._asserted:
@@ -509,16 +477,15 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     if rounds is None:  # and so no limit is judged
         test.ledger.leave_out(test.ledger.unmeasured, [limit])
         return ""
-    place = place_of_call(test.place)
-    what = f"the assertion at {line_words(place)}"
+    request = test.request("the assertion", limits=(limit.name,), remedy=_REMEDY)
     while True:
         of_both = rounds.values(candidate), rounds.values(rounds.reference)
-        verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, place)
+        verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, request.place)
         decided = verdict.outcome != "undecided"
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
         if not more:
             break
-        with test.ledger.asking(Request(what, (limit.name,), _REMEDY)), held_by(what):
+        with test.ledger.asking(request), held_by(request.what):
             rounds.take(more)
     group._verdicts.append(verdict)
     record = comparison._record(verdict)
@@ -533,40 +500,31 @@ def compare(
     test: MeasuredTest,
     callables: Mapping[str, Callable[..., Any]],
     arguments: Arguments,
-    *,
     reference: str,
     metric: str | None = None,
     rounds: int | None = None,
     check: Check = CLOSE,
     fresh: Callable[[], Any] | None = None,
+    *,
     judged: str = "the comparison",
     group: object = None,
 ) -> Group:
     """Measure callables in turn, and have the test's report tell of it.
 
     Args:
-        judged: what is to be judged by it, in words. group: the ranks that compare.
+        judged: what is judged by it, in words. group: the ranks that compare.
     """
-    place = line_words(place_of_call(test.place))
-    what = f"the comparison at {place}"
-    with test.ledger.asking(Request(what, (judged,), _REMEDY)), held_by(what):
+    request = test.request("the comparison", limits=(judged,), remedy=_REMEDY)
+    with test.ledger.asking(request), held_by(request.what):
         _check_callables(callables, reference)
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
-        plan = Plan(
-            test.device,
-            test.settings.warmup,
-            TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
-            flush_l2=test.settings.flush_l2,
-            lock_timeout_s=test.settings.lock_timeout,
-            who=test.id,
-            ignore_children=test.settings.other_processes == "ignore",
-        )
-        found: Contest | None = None
+        number = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
+        plan = replace(test.plan(Needs(), rounds=None, stacks=False), rounds=number)
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured)
         else:
-            with may_be_blind(test):
+            with measuring.may_be_blind(test):
                 found = contest(
                     callables,
                     plan,
@@ -576,18 +534,17 @@ def compare(
                     check=check,
                     fresh=fresh,
                     measuring=test.measuring,
-                    agreeing=partial(test.agreeing, f"a comparison at {place}", group),
+                    agreeing=partial(test.agreeing, test.request("a comparison").what, group),
                 )
-        compared = Group(test, callables, reference, found)
-        if found is None:
-            for fn in callables.values():
-                run_plainly(fn, arguments)
-            return compared
-        if found.in_place:
-            test.ledger.notes.append(in_place_words(found.in_place))
-        test.ledger.compared = True
-        test.ledger.comparisons.append(compared._record)
-        return compared
+                if found.in_place:
+                    test.ledger.notes.append(in_place_words(found.in_place))
+                compared = Group(test, callables, reference, found)
+                test.ledger.compared = True
+                test.ledger.comparisons.append(compared._record)
+                return compared
+        for fn in callables.values():
+            measuring.run_plainly(fn, arguments)
+        return Group(test, callables, reference, None)
 
 
 def names_of(candidate: object, reference: object) -> tuple[str, str]:

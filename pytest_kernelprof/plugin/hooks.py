@@ -1,34 +1,36 @@
-"""The pytest hooks: they look whether a test concerns us, and delegate. A run begins here, too."""
+"""The pytest hooks and fixtures: a run begins; a test is set up, called, judged and reported.
+
+Each hook first asks whether the test concerns us: an unused plugin loads no more than this."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.limits.marks import marker_lines, refuse_misspelt
-from pytest_kernelprof.plugin import call_phase, reporting
-from pytest_kernelprof.plugin.call_phase import kernel_benchmark as kernel_benchmark
-from pytest_kernelprof.plugin.call_phase import kernel_profile as kernel_profile
-from pytest_kernelprof.plugin.call_phase import kernelprof_device as kernelprof_device
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
+from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
+from pytest_kernelprof.plugin import reporting
+from pytest_kernelprof.plugin.fixture import KernelProfile
 from pytest_kernelprof.plugin.items import (
     BRIDGE,
     RUN_BASELINE,
     RUN_RECORD,
     SNAPSHOT_UPDATE,
-    all_is_wanted,
+    ItemState,
+    Target,
     concerns_us,
     find_ignored_marks,
-    look_up,
-    note_defaults,
+    named_here,
     refuse_ignored_marks,
     run_state,
-    settings_of,
     state_of,
-    target_of,
+    warn,
 )
+from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
@@ -42,6 +44,7 @@ from pytest_kernelprof.system import imports_as_ever  # loaded here, before anyt
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from contextlib import AbstractContextManager
 
     import pluggy
 
@@ -71,8 +74,7 @@ class Specifications:
         """
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    add_options(parser)
+pytest_addoption = add_options
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -80,7 +82,165 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    begin_run(config)
+    """Read the settings, and register who takes part in the run.
+
+    Raises:
+        pytest.UsageError: an option cannot be satisfied.
+    """
+    state = run_state(config)
+    settings = _with_baselines(config, read_settings(config))
+    # The run that a baseline serves reports for it, and decides what fails.
+    state.settings = settings = of_a_baseline(settings) if state.serves else settings
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        _begin_rank(config)
+        settings = state.settings
+    if settings.spread_workers and hasattr(config, "workerinput"):
+        from pytest_kernelprof.device.allocation import spread_workers
+
+        spread_workers(config)
+    # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
+    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
+    if hook is not None and hook.has_spec():
+        from pytest_kernelprof.plugin.benchmark import Bridge
+
+        config.pluginmanager.register(Bridge(), BRIDGE)
+    if settings.trace_dir:
+        # Relative to where pytest was started: tests may change their directory.
+        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
+        from pytest_kernelprof.report.files import why_unwritable
+
+        if why := why_unwritable(folder):  # said at the start, not at the first trace
+            raise pytest.UsageError(
+                f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
+            )
+        state.settings = settings.changed(trace_dir=folder)
+    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
+        config.pluginmanager.register(state.collector, "kernelprof-collector")
+    if not state.serves:  # what a baseline took is for the run that it serves
+        _begin_features(config)
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.measuring import BringUp
+
+        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
+    for line in marker_lines(MARKER_LINE):
+        config.addinivalue_line("markers", line)
+    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
+    # profiler logs, and compiled CPU graphs that show their kernels.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
+    """The settings with what is compared with, by its kind.
+
+    Raises:
+        pytest.UsageError: there are two of one kind.
+    """
+    given = settings.against
+    if run_state(config).serves:  # run documents are the other run's concern
+        return settings.changed(revision=next(iter(given), None))
+    documents = [one for one in given if _is_run_document(config, one)]
+    others = [one for one in given if one not in documents]
+    for several, what, other in (
+        (documents, "run documents", "revision or folder"),
+        (others, "revisions or folders", "run document"),
+    ):
+        if len(several) > 1:
+            raise pytest.UsageError(
+                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
+                f"(addopts count too); give one, and with it at most one {other}"
+            )
+    return settings.changed(
+        revision=next(iter(others), None), run_document=next(iter(documents), None)
+    )
+
+
+def _is_run_document(config: pytest.Config, given: str) -> bool:
+    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
+    a worker, whose files may be others, it is what the controller says."""
+    if hasattr(config, "workerinput"):
+        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
+    path = os.path.join(config.invocation_params.dir, given)
+    is_named_so = given.endswith((".json", ".json.gz"))
+    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
+        return False
+    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
+
+
+def _is_revision(config: pytest.Config, given: str) -> bool:
+    from pytest_kernelprof.against.revision import GitError, git
+
+    try:
+        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
+    except GitError:
+        return False
+    return True
+
+
+def _refuse_workers_of_ranks(config: pytest.Config) -> None:
+    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
+
+    Raises:
+        IncompleteProfile: this is such a worker.
+    """
+    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
+        from pytest_kernelprof.plugin.torchrun import why_no_worker
+
+        why = why_no_worker(config)
+        if why:
+            raise IncompleteProfile(why)
+
+
+def _begin_rank(config: pytest.Config) -> None:
+    """This process is one of those that torchrun has started.
+
+    Raises:
+        pytest.UsageError: an option does not work on several ranks.
+    """
+    from pytest_kernelprof.plugin import torchrun
+
+    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
+    if place is None:
+        return
+    state = run_state(config)
+    if state.settings.revision:
+        raise pytest.UsageError(
+            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
+            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
+        )
+    if place.rank:
+        state.settings, state.quiet = quiet(state.settings), True
+    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
+    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
+
+
+def _begin_features(config: pytest.Config) -> None:
+    """Run documents, snapshots, and the run on a revision's code."""
+    state, register = run_state(config), config.pluginmanager.register
+    settings = state.settings
+    is_read = settings.report or bool(settings.against) or state.is_wanted_whole
+    if is_read and not hasattr(config, "workerinput"):
+        from pytest_kernelprof.plugin.run_record import RunRecord
+
+        register(RunRecord(config), RUN_RECORD)
+    if not settings.disable:
+        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
+
+        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
+        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
+    elif settings.against:
+        raise pytest.UsageError(
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
+            "would be compared; remove one of the two"
+        )
+    if settings.run_document:
+        from pytest_kernelprof.plugin import run_baseline
+
+        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
+    if settings.revision:
+        from pytest_kernelprof.plugin import against_revision
+
+        against_revision.begin(config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -98,7 +258,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         config.add_cleanup(SCRATCH.let_go)
         config.add_cleanup(_end_profilers)
         if settings.device != "cpu":
-            from pytest_kernelprof.plugin.whole_call import Sharing
+            from pytest_kernelprof.plugin.measuring import Sharing
 
             config.pluginmanager.register(Sharing(settings.lock_timeout), "kernelprof-sharing")
         _bind_torch(config)
@@ -127,36 +287,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _bind_torch(item.config)  # a test before this one may have loaded it
-    note_defaults(item)
+    state = state_of(item)
+    state.note_defaults()
     refuse_misspelt(item, OPTIONS_FORM)
     refuse_ignored_marks(item)
-    # A plugin that retries calls the phases without reports between.
-    state = state_of(item)
-    state.target = state.test = state.snapshot = None
+    state.begin_attempt()
     reporting.forget_properties(item)
     if not concerns_us(item):
         return
     # A malformed marker is an error of this test, before its fixtures run.
-    settings = settings_of(item)
-    if not settings.disable:
+    if not state.settings.disable:
         from pytest_kernelprof.capture.rendezvous import next_attempt
 
         _refuse_workers_of_ranks(item.config)
         next_attempt(item.nodeid)
-    target = target_of(item)
-    if not target.unmeasured:
-        look_up(item, target.device)
+    state.find_snapshot(state.find_target(), asked=True)
 
 
 # Of the older kind: an exception of the test does not pass through a frame of ours.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
     with imports_as_ever():
-        call_phase.begin_call(item)
+        begin_call(item)
     outcome = yield
     try:
         with imports_as_ever():
-            call_phase.end_call(item, outcome.exception)
+            end_call(item, outcome.exception)
     except BaseException as error:
         outcome.force_exception(error)
 
@@ -175,9 +331,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         return
     try:
         if test.ledger.unconcluded:  # taken as fixtures ended
-            call_phase.conclude_test(item)
+            conclude_test(item)
     finally:
-        call_phase.warn_of_unsaved(item, test)
+        # Once the verdict is out, which a warning that is made an error would hide.
+        for words in test.ledger.unsaved:
+            warn(item, words)
 
 
 def _clean_up(item: pytest.Item) -> None:
@@ -245,174 +403,252 @@ def pytest_terminal_summary(
             reporting.show(terminalreporter, taken)
 
 
-def begin_run(config: pytest.Config) -> None:
-    """Read the settings, and register who takes part in the run.
+_FIXTURES = frozenset({"kernel_profile", "kernel_benchmark"})
 
-    Raises:
-        pytest.UsageError: an option asks for what cannot be had.
+
+def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> MeasuredTest:
+    """What the test's measurements depend on, and the ledger that they go to.
+
+    Args:
+        asked: whether the test asks for numbers, by the fixture or a limit.
     """
-    state = run_state(config)
-    settings = _with_baselines(config, read_settings(config))
-    # What is reported of a baseline, and what fails, is told by the run that it serves.
-    state.settings = settings = of_a_baseline(settings) if state.serves else settings
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        _begin_rank(config)
-        settings = state.settings
-    if settings.spread_workers and hasattr(config, "workerinput"):
-        from pytest_kernelprof.device.allocation import spread_workers
+    from pytest_kernelprof.plugin.ledger import Ledger
+    from pytest_kernelprof.plugin.measuring import MeasuredTest, measuring
 
-        spread_workers(config)
-    # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
-    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
-    if hook is not None and hook.has_spec():
-        from pytest_kernelprof.plugin.benchmark import Bridge
-
-        config.pluginmanager.register(Bridge(settings), BRIDGE)
-    if settings.trace_dir:
-        # Relative to where pytest was started: tests may change their directory.
-        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
-        _refuse_unwritable(folder)
-        state.settings = settings.changed(trace_dir=folder)
-    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
-        config.pluginmanager.register(state.collector, "kernelprof-collector")
-    if not state.serves:  # what a baseline took is for the run that it serves
-        _begin_features(config)
-    if settings.all and not settings.disable and settings.device != "cpu":
-        from pytest_kernelprof.plugin.whole_call import BringUp
-
-        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
-    for line in marker_lines(MARKER_LINE):
-        config.addinivalue_line("markers", line)
-    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
-    # profiler logs, and compiled CPU graphs that show their kernels.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+    state = state_of(item)
+    run, settings = state.run, state.settings
+    run.measures = True  # which a fixture fetched by name did not tell before
+    baseline_of = None if run.quiet else run.baseline_of  # rank 0 compares
+    state.test = test = MeasuredTest(
+        id=item.nodeid,
+        place=state.place,
+        device=target.device,
+        unmeasured=target.unmeasured,
+        settings=settings,
+        ledger=Ledger(
+            state.marks,
+            asked=asked,
+            lines=bool(settings.revision),
+            snapshot=state.find_snapshot(target, asked=asked),
+            baseline=baseline_of(item.nodeid) if baseline_of is not None else None,
+        ),
+        measuring=measuring(item.config, item.name),
+        everything=bool(settings.report or settings.run_document)
+        or run.is_wanted_whole
+        or "kernel_benchmark" in state.fixtures,
+        keeps_timelines=run.is_wanted_whole,
+        after_call=run.after_call,
+    )
+    return test
 
 
-def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
-    """The settings with what is compared with, by its kind.
+@pytest.fixture
+def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
+    """Profile GPU code: kernel_profile(fn, *args) warms up, profiles and measures it, and returns
+    fn(*args); limits come from markers or kernel_profile.limit(...)."""
+    from pytest_kernelprof.plugin.fixture import KernelProfile
 
-    Raises:
-        pytest.UsageError: there are two of one kind.
-    """
-    given = settings.against
-    if run_state(config).serves:  # run documents are the other run's concern
-        return settings.changed(revision=next(iter(given), None))
-    documents = [one for one in given if _is_run_document(config, one)]
-    others = [one for one in given if one not in documents]
-    for several, what, other in (
-        (documents, "run documents", "revision or folder"),
-        (others, "revisions or folders", "run document"),
-    ):
-        if len(several) > 1:
-            raise pytest.UsageError(
-                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
-                f"(addopts count too); give one, and with it at most one {other}"
-            )
-    return settings.changed(
-        revision=next(iter(others), None), run_document=next(iter(documents), None)
+    item: pytest.Item = request.node
+    state = state_of(item)
+    if state.whole_call is not None:  # fetched as the test runs: it measures by itself from here on
+        from pytest_kernelprof.plugin.measuring import GaveWay, abandon
+
+        abandon(state.whole_call, GaveWay())
+        state.whole_call = None
+    return KernelProfile(begin_test(item, state.find_target()))
+
+
+@pytest.fixture
+def kernel_benchmark(kernel_profile: KernelProfile) -> None:
+    """As kernel_profile, and times with pytest-benchmark, which has to be installed and active."""
+    # Where it is, the bridge's fixture of this name takes the place of this one.
+    raise IncompleteProfile(
+        "kernel_benchmark needs pytest-benchmark, which is not active in this run: pip install "
+        "'pytest-kernelprof[benchmark]', drop -p no:benchmark, or use kernel_profile(fn, *args) "
+        "instead"
     )
 
 
-def _is_run_document(config: pytest.Config, given: str) -> bool:
-    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
-    a worker, whose files may be others, it is what the controller says."""
-    if hasattr(config, "workerinput"):
-        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
-    path = os.path.join(config.invocation_params.dir, given)
-    is_named_so = given.endswith((".json", ".json.gz"))
-    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
-        return False
-    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
-
-
-def _is_revision(config: pytest.Config, given: str) -> bool:
-    from pytest_kernelprof.against.revision import GitError, git
-
-    try:
-        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
-    except GitError:
-        return False
-    return True
-
-
-def _refuse_workers_of_ranks(config: pytest.Config) -> None:
-    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
-
-    Raises:
-        IncompleteProfile: this is such a worker.
-    """
-    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
-        from pytest_kernelprof.errors import IncompleteProfile
-        from pytest_kernelprof.plugin.torchrun import why_no_worker
-
-        why = why_no_worker(config)
-        if why:
-            raise IncompleteProfile(why)
-
-
-def _begin_rank(config: pytest.Config) -> None:
-    """This process is one of those that torchrun has started.
-
-    Raises:
-        pytest.UsageError: what is asked for cannot be had of several ranks.
-    """
-    from pytest_kernelprof.plugin import torchrun
-
-    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
-    if place is None:
-        return
-    state = run_state(config)
-    if state.settings.revision:
-        raise pytest.UsageError(
-            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
-            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
-        )
-    if place.rank:
-        state.settings, state.quiet = quiet(state.settings), True
-    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
-    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
-
-
-def _begin_features(config: pytest.Config) -> None:
-    """Run documents, snapshots, and the run on a revision's code."""
-    state, register = run_state(config), config.pluginmanager.register
+@pytest.fixture
+def kernelprof_device(request: pytest.FixtureRequest) -> str:
+    """The device to run on, "cuda" or "cpu". A test that asks for it runs without a GPU too, where
+    compute operators are counted instead of kernels."""
+    state = state_of(request.node)
     settings = state.settings
-    is_read = settings.report or bool(settings.against) or all_is_wanted(config)
-    if is_read and not hasattr(config, "workerinput"):
-        from pytest_kernelprof.plugin.run_record import RunRecord
+    if settings.disable:
+        from pytest_kernelprof.device.inventory import usual_kind
 
-        register(RunRecord(config), RUN_RECORD)
-    if not settings.disable:
-        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
-
-        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
-        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
-    elif settings.against:
-        raise pytest.UsageError(
-            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
-            "would be compared; remove one of the two"
-        )
-    if settings.run_document:
-        from pytest_kernelprof.plugin import run_baseline
-
-        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
-    if settings.revision:
-        from pytest_kernelprof.plugin import against_revision
-
-        against_revision.begin(config)
+        return "cpu" if settings.device == "cpu" else usual_kind()
+    return state.find_target().device
 
 
-def _refuse_unwritable(folder: str) -> None:
-    """Say at the start that the traces would be lost, not at the first of them.
+def begin_call(item: pytest.Item) -> None:
+    """Begin to profile the call phase, or note what fixtures measure around it."""
+    state = state_of(item)
+    if state.test is not None:
+        asked = getattr(getattr(item, "_fixtureinfo", None), "initialnames", _FIXTURES)
+        state.test.ledger.begin_call(for_fixtures=_FIXTURES.isdisjoint(asked))
+    elif whole_call_is_profiled(state):
+        state.whole_call = contextlib.ExitStack()
+        state.whole_call.enter_context(_profiled_call(item))
+
+
+def whole_call_is_profiled(state: ItemState) -> bool:
+    """Whether the whole call phase is measured: of a test with a limit, or of each."""
+    settings, judged = state.run.settings, state.is_judged
+    if settings.disable or not (settings.all or judged) or state.is_benchmarked:
+        return False
+    return not (judged and state.find_target().unmeasured)
+
+
+def _profiled_call(item: pytest.Item) -> AbstractContextManager[None]:
+    """What profiles the call phase: of a test with a limit as it asks, of others as far as they do
+    not notice."""
+    from pytest_kernelprof.plugin.measuring import judged_call, observed_call
+
+    state = state_of(item)
+    if state.is_judged:
+        return judged_call(begin_test(item, state.find_target()))
+    return observed_call(begin_test(item, Target(state.device_to_look_at()), asked=False))
+
+
+def end_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
+    try of the test, which it may expect to fail."""
+    try:
+        _judge_call(item, raised)
+    except BaseException as verdict:
+        _tell_others(item, verdict)
+        raise
+    _tell_others(item, raised)
+
+
+def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
+    test = state_of(item).test
+    if test is None or run_state(item.config).serves:  # of a baseline nobody hears
+        return
+    try:
+        for profile in test.ledger.judged():
+            item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also skip() and fail() of pytest: they are not the test's
+        words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
+        if failure is None:
+            raise IncompleteProfile(words) from error
+        item.add_report_section("call", "kernelprof", words)
+
+
+def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, unless it has failed by itself: that wins over a limit."""
+    state = state_of(item)
+    whole_call, state.whole_call = state.whole_call, None
+    if whole_call is not None:
+        try:
+            _end_whole_call(item, whole_call, raised)
+        except BaseException:
+            _dismiss(item)
+            raise
+    if raised is not None:
+        _dismiss(item)
+    elif state.test is None or not state.test.ledger.waits_for_fixtures:
+        conclude_test(item)
+
+
+def _end_whole_call(
+    item: pytest.Item, whole_call: contextlib.ExitStack, raised: BaseException | None
+) -> None:
+    from pytest_kernelprof.plugin import measuring
+
+    state = state_of(item)
+    if raised is not None:
+        measuring.abandon(whole_call, raised)
+    elif not state.has_benchmark:
+        whole_call.close()
+    else:  # fetched as the test ran, where it could not be foreseen
+        measuring.abandon(whole_call, measuring.GaveWay())
+        if state.is_judged:
+            measuring.refuse_whole_call(state.marks.limits)
+        assert state.test is not None
+        measuring.note_benchmarked(state.test)
+
+
+def _dismiss(item: pytest.Item) -> None:
+    """The test has failed by itself: what it took is reported, and not judged."""
+    test = state_of(item).test
+    if test is not None:
+        _note_taken(item, test)
+        test.ledger.dismiss()
+
+
+def conclude_test(item: pytest.Item) -> None:
+    """Judge what the test took; raise or warn as that says."""
+    state = state_of(item)
+    test = state.test
+    if test is None:
+        if is_marked(item):
+            _refuse_late_markers(item)
+        return
+    from pytest_kernelprof.plugin.outcome import conclude
+
+    test.ledger.marks = state_of(item).marks  # the test may have added markers to itself
+    if test.ledger.has_nothing and not test.unmeasured:
+        _leave_to_other_ranks(test)
+    _note_taken(item, test)
+    found = conclude(
+        test.ledger.records(test.unmeasured),
+        named_here(item),
+        undecided=test.settings.undecided,
+        warn_only=test.settings.warn_only,
+    )
+    if state.snapshot is not None:
+        state.snapshot.accepts = found.accepts
+    for words in found.warnings:
+        warn(item, words)
+    if found.failure:
+        raise LimitExceeded(found.failure, pytrace=False, place=found.place)
+    if found.error:
+        raise IncompleteProfile(found.error)
+    if found.skip:
+        raise NotJudged(found.skip)
+
+
+def _leave_to_other_ranks(test: MeasuredTest) -> None:
+    """Of several ranks, one may have nothing to profile: others make the calls (``group=[0]``)."""
+    from pytest_kernelprof.capture.agreement import group_without_this
+
+    ranks = group_without_this(test.id, test.settings.rank_timeout)
+    if ranks:
+        test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
+
+
+def _refuse_late_markers(item: pytest.Item) -> None:
+    """A marked test that was not profiled, though nobody asked for that.
 
     Raises:
-        pytest.UsageError: nothing can be written to the folder, with the reason.
+        IncompleteProfile: it got its limit when it ran already.
+        MarkerError: it got a limit that compares, which needs the fixture.
     """
-    from pytest_kernelprof.report.files import why_unwritable
-
-    why = why_unwritable(folder)
-    if why:
-        raise pytest.UsageError(
-            f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
+    state = state_of(item)
+    if state.is_benchmarked or state.find_target().unmeasured:
+        return
+    names = ", ".join(limit.name for limit in state.marks.limits)
+    if names:
+        raise IncompleteProfile(
+            f"{names} was not judged: its marker was added while the test ran; add it in a "
+            "fixture, or request the fixture kernel_profile"
         )
+
+
+def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
+    """Keep what the test took for its report, where anybody reads it. Each run tells of a verdict
+    that is missing or undecided, whatever reports it writes."""
+    from pytest_kernelprof.schema.document import Test
+
+    state = state_of(item)
+    before = state.taken or Test(item.nodeid)
+    taken = test.ledger.report(before)
+    reporting.tell_properties(item, test.ledger.judged(), taken.comparisons)
+    is_open = any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
+    if taken is not before and (is_open or state.run.is_reported):
+        state.taken = taken

@@ -24,7 +24,7 @@ from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Record
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.limits.kinds import Key, Limit
@@ -58,31 +58,15 @@ class _Entry:
         record: the profile with its verdicts. limits: what these are by, one by one.
         own: the limits given to it alone.
         recording, file: of its trace, as long as that is kept.
-        whole: whether the record has its kernels still.
         shown: the profile as users see it, one object as long as nothing of it is dropped.
     """
 
     record: ProfileRecord
     limits: tuple[Limit, ...]
     own: dict[Key, Limit]
-    recording: Recording
-    file: TraceFile | None
-    whole: bool = True
+    recording: Recording = NOTHING_NOTED
+    file: TraceFile | None = None
     shown: Profile | None = None
-
-    @property
-    def size(self) -> int:
-        """Kernels, copies and waits that it holds, of all ranks."""
-        return sum(
-            len(one)
-            for record in self.record.ranks
-            for one in (record.kernels, *record.variants, record.copies, record.waits)
-        )
-
-    @property
-    def events(self) -> int:
-        """Events of its timeline."""
-        return len(self.record.timeline.name) if self.record.timeline else 0
 
     def profile(self) -> Profile:
         """The profile as users see it."""
@@ -92,7 +76,7 @@ class _Entry:
                 trace=self.file.path if self.file else "",
                 recording=self.recording,
                 keeps=self.file,
-                no_kernels="" if self.whole else _NO_KERNELS,
+                no_kernels="" if self.record.kernels_kept else _NO_KERNELS,
                 no_trace="" if self.file else _NO_TRACE,
             )
         return self.shown
@@ -101,7 +85,6 @@ class _Entry:
         self.shown = None
         others = tuple(map(without_kernels, self.record.other_ranks))
         self.record = replace(without_kernels(self.record), other_ranks=others)
-        self.whole = False
 
     def drop_timeline(self) -> None:
         self.shown = None
@@ -112,6 +95,45 @@ class _Entry:
         self.file, self.recording = None, NOTHING_NOTED
 
 
+@dataclass(slots=True)
+class _Bound:
+    """Keeps the memory of a test flat: of its old profiles only metrics and verdicts stay.
+
+    Attributes:
+        most: how much of one sort is kept of a test.
+        size: how much of it a profile has. drop: takes it from a profile.
+        total: how much all profiles have. first: the oldest that was not dropped from.
+    """
+
+    most: int
+    size: Callable[[_Entry], int]
+    drop: Callable[[_Entry], None]
+    total: int = 0
+    first: int = 0
+
+    def apply(self, entries: Sequence[_Entry]) -> None:
+        """Count the newest profile; drop from the oldest ones what is too much."""
+        self.total += self.size(entries[-1])
+        while self.total > self.most and self.first < len(entries) - 1:
+            oldest = entries[self.first]
+            self.total -= self.size(oldest)
+            self.drop(oldest)
+            self.first += 1
+
+
+def _kernels_of(entry: _Entry) -> int:
+    """Kernels, copies and waits, of all ranks."""
+    return sum(
+        len(one)
+        for record in entry.record.ranks
+        for one in (record.kernels, *record.variants, record.copies, record.waits)
+    )
+
+
+def _events_of(entry: _Entry) -> int:
+    return len(entry.record.timeline.name) if entry.record.timeline else 0
+
+
 class Ledger:
     """The limits of one test, and all that it took.
 
@@ -119,11 +141,12 @@ class Ledger:
         lines: whether source lines are learnt of every profile, not only of one over a limit.
 
     Attributes:
-        compared: whether anything was compared.
+        marks: what the markers of the test say by now; ``set_limit`` comes before them.
+        compared: whether anything was compared. compared_by: the limits that were judged so.
         unmeasured: why something that the test asked for ran without being measured, and was not
             judged. blind: why the device could not be profiled, which is an error.
         comparisons: what gives the records of comparisons that no report has yet.
-        broken: the messages of comparisons over their limit, which no conclusion has told yet.
+        broken: the messages of comparisons over their limit that no conclusion has yet.
         notes: what a conclusion is to warn of, besides the verdicts.
         end_notes: what the run says of the test at its end; ``{tests}`` stands for such tests.
         unsaved: why traces were not written that should have been.
@@ -132,31 +155,26 @@ class Ledger:
     def __init__(
         self,
         marks: Marks,
-        undecided: str,
         *,
         asked: bool = True,
         lines: bool = False,
         snapshot: SnapshotJudge | None = None,
         baseline: Baseline | None = None,
     ) -> None:
-        self._lines = lines
-        self._marked: dict[Key, Limit] = {}
+        self.marks = marks
         self._set: dict[Key, Limit] = {}
-        self._comparing: dict[Key, Limit] = {}
-        self._undecided = undecided
-        self._wants_numbers = asked
-        self._snapshot = snapshot
-        self._baseline = baseline
-        self._before = tuple(one for one in (snapshot, baseline) if one is not None)
+        self._wants_numbers, self._lines = asked, lines
+        self._snapshot, self._baseline = snapshot, baseline
+        self._baselines = tuple(one for one in (snapshot, baseline) if one is not None)
         self._entries: list[_Entry] = []
-        self._concluded = self._dismissed = 0
-        self._reported = self._told = 0
+        self._bounds = (
+            _Bound(MOST_KERNELS, _kernels_of, _Entry.drop_kernels),
+            _Bound(MOST_EVENTS, _events_of, _Entry.drop_timeline),
+            _Bound(MOST_TRACES, lambda entry: int(entry.file is not None), _Entry.drop_trace),
+        )
+        self._concluded = self._dismissed = self._reported = 0
         self._closed = False
-        self._held: set[tuple[Key, float]] = set()
-        self._kernels = 0
-        self._first_whole = 0
-        self._events = 0
-        self._first_with_timeline = 0
+        self.compared_by: list[Limit] = []
         self.compared = False
         self.unmeasured = self.blind = ""
         self._left_out: dict[str, None] = {}
@@ -169,12 +187,6 @@ class Ledger:
         self._of_fixtures: set[Request] = set()
         self._for_fixtures = False
         self._thread = Real.this_thread()
-        self.mark(marks)
-
-    def mark(self, marks: Marks) -> None:
-        """Judge by what the markers of the test say by now, where nothing else was set."""
-        self._marked = {limit.key: limit for limit in marks.limits}
-        self._comparing = {limit.key: limit for limit in marks.comparisons}
 
     def set_limit(self, limit: Limit) -> None:
         """Judge by this in place of any of the same key, also what was judged already."""
@@ -186,11 +198,6 @@ class Ledger:
     def limits(self) -> tuple[Limit, ...]:
         """What every profile of the test is judged by."""
         return self._limits_with({})
-
-    @property
-    def comparing(self) -> tuple[Limit, ...]:
-        """What is compared with each callable that the test hands over."""
-        return tuple(self._comparing.values())
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -206,7 +213,7 @@ class Ledger:
         return len(self._entries)
 
     def ask(self, request: Request) -> None:
-        """Note that something is to be measured: what it is judged by is not judged before.
+        """Note that the test requests a measurement: its limits are not judged before it ends.
 
         Raises:
             IncompleteProfile: nothing is judged any more.
@@ -241,11 +248,11 @@ class Ledger:
         arguments live."""
         limits = self._limits_with(own or {})
         record = measurement.profile
-        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
         is_over = any(one.outcome == "failed" for one in (*verdicts, *kept))
         record = with_lines_if(self._lines or is_over, measurement)
         if record is not measurement.profile:
-            kept = self._by_what_was_before(record, place)
+            kept = self._by_baselines(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
@@ -255,15 +262,16 @@ class Ledger:
         limits = self._limits_with({})
         if self._entries:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
-        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place)
-        self._kept(_Entry(record, limits, {}, NOTHING_NOTED, None))
+        self._kept(_Entry(record, limits, {}))
 
     def _kept(self, entry: _Entry) -> _Entry:
-        for one in self._before:
+        for one in self._baselines:
             one.note(entry.record)
         self._entries.append(entry)
-        self._keep_memory_flat(entry)
+        for bound in self._bounds:
+            bound.apply(self._entries)
         return entry
 
     def note_trace(self, path: str) -> None:
@@ -273,7 +281,7 @@ class Ledger:
 
     def keep_unmeasured(self, device: DeviceKind, why: str) -> None:
         """Keep the reason why there is no profile."""
-        self._entries.append(_Entry(unmeasured(device, why), (), {}, NOTHING_NOTED, None))
+        self._entries.append(_Entry(unmeasured(device, why), (), {}))
 
     def leave_out(self, why: str, limits: Iterable[Limit] = ()) -> None:
         """Note that something ran without being measured.
@@ -289,11 +297,8 @@ class Ledger:
         """The names of the limits that were not judged since nothing was measured."""
         if not self.unmeasured:
             return ()
-        return tuple(dict.fromkeys((*_names((*self.limits, *self.comparing)), *self._left_out)))
-
-    def hold(self, limit: Limit) -> None:
-        """Note that a limit that compares was judged."""
-        self._held.add((limit.key, limit.bound))
+        promised = _names((*self.limits, *self.marks.comparisons))
+        return tuple(dict.fromkeys((*promised, *self._left_out)))
 
     @property
     def has_judged(self) -> bool:
@@ -327,12 +332,11 @@ class Ledger:
         taken = self._concluded < len(self._entries)
         return taken or bool(self._requests) or self.waits_for_fixtures
 
-    def records(self, *, unmeasured: str = "", warn_only: bool = False) -> Records:
+    def records(self, unmeasured: str = "") -> Records:
         """What was taken since the last call, judged by the limits that stand now.
 
         Args:
-            unmeasured: why the whole test runs without being measured. warn_only: as of
-                ``Records``.
+            unmeasured: why the whole test runs without being measured.
         """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
@@ -347,16 +351,10 @@ class Ledger:
             blind=self.blind,
             limits=_names(self.limits),
             unfinished=unfinished,
-            unheld=_names(
-                limit
-                for key, limit in self._comparing.items()
-                if (key, limit.bound) not in self._held
-            ),
+            unheld=_names(one for one in self.marks.comparisons if one not in self.compared_by),
             broken=tuple(broken),
             no_snapshot=tuple(self._snapshot.broken()) if self._snapshot is not None else (),
             notes=tuple(notes),
-            undecided=self._undecided,
-            warn_only=warn_only,
             asked=self._wants_numbers,
         )
 
@@ -376,19 +374,17 @@ class Ledger:
         self._concluded = self._dismissed = len(self._entries)
         self._requests.clear()
 
-    def untold(self) -> tuple[ProfileRecord, ...]:
-        """What was kept since the last call, for the hooks of others."""
-        new, self._told = self._entries[self._told :], len(self._entries)
-        return tuple(self._judged(entry) for entry in new)
-
-    def report(self, test: str) -> Test | None:
-        """What was taken since the last call, for the report; None if that is nothing."""
+    def report(self, before: Test) -> Test:
+        """Add what was taken since the last call to the record of the test."""
         new, self._reported = self._entries[self._reported :], len(self._entries)
         comparisons, self.comparisons = self.comparisons, []
         if not new and not comparisons:
-            return None
-        profiles = tuple(self._judged(entry) for entry in new)
-        return Test(test, profiles, tuple(record() for record in comparisons))
+            return before
+        return replace(
+            before,
+            profiles=(*before.profiles, *map(self._judged, new)),
+            comparisons=(*before.comparisons, *(record() for record in comparisons)),
+        )
 
     def judged(self) -> tuple[ProfileRecord, ...]:
         """All that were taken, with their verdicts."""
@@ -397,12 +393,13 @@ class Ledger:
     def _unfinished(self, request: Request) -> Request:
         if request.limits is not None:
             return request
-        compared = self.comparing if request.compares else ()
+        compared = self.marks.comparisons if request.compares else ()
         names = _names([*self._limits_with(request.own), *compared])
         return dataclasses.replace(request, limits=names)
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
-        return tuple({**self._marked, **self._set, **own}.values())
+        marked = {limit.key: limit for limit in self.marks.limits}
+        return tuple({**marked, **self._set, **own}.values())
 
     def _judged(self, entry: _Entry) -> ProfileRecord:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
@@ -411,32 +408,13 @@ class Ledger:
             made = entry.record.verdicts
             known = dict(zip(entry.limits, made, strict=False))
             verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
-            verdicts += made[len(entry.limits) :]  # by what was before
+            verdicts += made[len(entry.limits) :]  # by the baselines
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
 
-    def _by_what_was_before(
-        self, profile: ProfileRecord, place: Place | None
-    ) -> tuple[Verdict, ...]:
-        """By the snapshot and by the earlier run."""
-        return tuple(made for one in self._before for made in one.verdicts(profile, place))
-
-    def _keep_memory_flat(self, newest: _Entry) -> None:
-        """Of old profiles only metrics and verdicts stay."""
-        self._kernels += newest.size
-        while self._kernels > MOST_KERNELS and self._first_whole < len(self._entries) - 1:
-            oldest = self._entries[self._first_whole]
-            self._kernels -= oldest.size
-            oldest.drop_kernels()
-            self._first_whole += 1
-        self._events += newest.events
-        while self._events > MOST_EVENTS and self._first_with_timeline < len(self._entries) - 1:
-            oldest = self._entries[self._first_with_timeline]
-            self._events -= oldest.events
-            oldest.drop_timeline()
-            self._first_with_timeline += 1
-        if len(self._entries) > MOST_TRACES:
-            self._entries[-1 - MOST_TRACES].drop_trace()
+    def _by_baselines(self, profile: ProfileRecord, place: Place | None) -> tuple[Verdict, ...]:
+        """By the snapshot, and by the earlier run."""
+        return tuple(made for one in self._baselines for made in one.verdicts(profile, place))
 
 
 @contextlib.contextmanager
@@ -480,7 +458,7 @@ def without_kernels(record: ProfileRecord) -> ProfileRecord:
 def _late(entry: _Entry, limit: Limit) -> Verdict:
     """The verdict of a limit that came after the profile."""
     looks_at_kernels = bool(limit.patterns) or not limit.metric
-    if looks_at_kernels and not entry.whole:
+    if looks_at_kernels and not entry.record.kernels_kept:
         return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
     return _evaluated(entry.record, [limit], entry.record.place)[0]
 

@@ -1,5 +1,9 @@
-"""How the code of a test is measured: its settings and limits become a plan, its profiles go into
-the ledger, and a line on the terminal says what takes long."""
+"""How the code of a test is measured: a call, a block, or its whole call phase.
+
+Its settings and limits become a plan, its profiles go into the ledger, and a line on the terminal
+says what takes long. The call phase begins and ends in two hooks, so that no exception of the test
+passes through frames of ours.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import pytest
+
+from pytest_kernelprof import errors
+from pytest_kernelprof.api import traces_loaded
 from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
 from pytest_kernelprof.capture.line_annotations import file_of, library_folders
 from pytest_kernelprof.capture.rendezvous import name_of_test
 from pytest_kernelprof.capture.torch_profiler import held_by
-from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
 from pytest_kernelprof.measure.runner import (
@@ -36,15 +44,14 @@ from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from contextlib import AbstractContextManager
     from types import FrameType
     from typing import TextIO
 
-    import pytest
-
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.sessions import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
@@ -54,6 +61,21 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+
+CUDA_INITIALIZED = (
+    "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
+    "CUDA, --kernelprof-device=cuda does so before the first test"
+)
+
+TORCH_IMPORTED = (
+    "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
+    "torch: import it in conftest.py"
+)
+
+BENCHMARKED = (
+    "the test calls benchmark, whose calibration and rounds would all be counted: write "
+    "kernel_benchmark(fn, *args) in its place"
+)
 
 _NOT_AGAINST = (
     "--kernelprof-against=REV cannot compare code on several ranks: run such tests without it, "
@@ -87,6 +109,11 @@ class MeasuredTest:
     after_call: AfterCall | None = None
     unmeasured: str = ""
 
+    def request(self, what: str, **more: Any) -> Request:
+        """What the line of the test that is running asks for, as ``Request`` has it."""
+        place = place_of_call(self.place)
+        return Request(f"{what} at {line_words(place)}", place=place, **more)
+
     def plan(self, needs: Needs, **given: Any) -> Plan:
         """What to take: by the options given for a call, else by the settings of the test."""
         settings = self.settings.changed(**given)
@@ -114,7 +141,7 @@ class MeasuredTest:
         limit_s = self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
             if agreement.rank is not None and self.settings.revision:
-                raise IncompleteProfile(_NOT_AGAINST)
+                raise errors.IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
 
@@ -151,18 +178,17 @@ def measure_call(
     plan: Plan,
     fn: Callable[..., R],
     arguments: Arguments,
-    place: Place,
+    request: Request,
     group: object = None,
 ) -> R:
-    """Measure a callable and keep its profile; hands back the first call's result.
+    """Measure a callable and keep its profile; returns the first call's result.
 
     Args:
-        place: the line that made the call. group: the ranks that make it together.
+        request: what the test asked for. group: the ranks that make the call together.
     """
     ledger = test.ledger
-    words = _call_words(place)
-    with held_by(words), may_be_blind(test):
-        with test.agreeing(words, group) as agreement, test.measuring() as progress:
+    with held_by(request.what), may_be_blind(test):
+        with test.agreeing(request.what, group) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
             result, measurement = measure(
                 fn,
@@ -173,7 +199,7 @@ def measure_call(
                 progress=progress,
                 agreement=agreement,
             )
-            _keep(test, measurement, place)
+            _keep(test, measurement, request)
             if test.after_call is not None and measurement.more is not None:
                 judged = ledger.judged()[-1]
                 test.after_call(test, MeasuredCall(label, measurement.more, result, judged))
@@ -194,7 +220,7 @@ def may_be_blind(test: MeasuredTest, limits: Iterable[Limit] = ()) -> Iterator[N
     """
     try:
         yield
-    except ProfilerUnavailable as error:
+    except errors.ProfilerUnavailable as error:
         if number_of_rank() is not None:
             raise
         if test.settings.blind == "error":
@@ -209,20 +235,19 @@ def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
     """Leave a test that looks at what was not measured, at the line that does.
 
     Raises:
-        NotJudged: there is no device, or nothing is to be measured.
+        NotJudged: there is no device, or nothing is measured in this run.
         ProfilerUnavailable: the device cannot be profiled.
     """
     if test.ledger.blind:
-        raise ProfilerUnavailable(test.ledger.blind)
-    raise NotJudged(f"{test.ledger.unmeasured}; there is no {what} to look at")
+        raise errors.ProfilerUnavailable(test.ledger.blind)
+    raise errors.NotJudged(f"{test.ledger.unmeasured}; there is no {what} to look at")
 
 
 @contextlib.contextmanager
 def measure_block(
     test: MeasuredTest,
     name: str = "",
-    own: dict[Key, Limit] | None = None,
-    place: Place | None = None,
+    request: Request | None = None,
     group: object = None,
     *,
     asked: bool = True,
@@ -232,18 +257,20 @@ def measure_block(
     asked for numbers, each has its own.
 
     Args:
+        request: what the test asked for; None for its whole call.
         group: the ranks that have such a block.
-        asked: whether anything is to be kept to: a limit, or a snapshot.
+        asked: whether a limit or a snapshot judges the block.
     """
     kept: list[Profile] = []
     plan = test.plan(test.needs())
-    unlimited = own is None and not test.ledger.limits
+    unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
-    who = region_words(name, place) if place else f"the whole call of {test.id}"
+    whole = Request(f"the whole call of {test.id}", place=test.place)
+    request = request or whole
     found: list[Measurement] = []
-    limits = own.values() if own else ()
-    with held_by(who, gives_way=unlimited), contextlib.ExitStack() as block:
+    limits = request.own.values()
+    with held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
             found = block.enter_context(measure_once(plan, name))
         yield kept
@@ -253,32 +280,178 @@ def measure_block(
         return
     measurement = found[0]
     if asked:
-        with test.agreeing(who, group) as agreement:
+        with test.agreeing(request.what, group) as agreement:
             measurement = of_all_ranks(measurement, agreement)
     else:
         measurement = of_this_rank(measurement, number_of_rank())
-    kept.append(_keep(test, measurement, place or test.place, own))
+    kept.append(_keep(test, measurement, request))
 
 
-def call_request(place: Place) -> Request:
+class GaveWay(BaseException):
+    """Ends a profiled block whose profile nobody wants."""
+
+
+@contextlib.contextmanager
+def judged_call(test: MeasuredTest) -> Iterator[None]:
+    """Profile the call phase of a test with a limit: what prevents that is the test's error.
+
+    Raises:
+        IncompleteProfile: there is no profile, or the test only loads profiles of others.
+    """
+    traces = traces_loaded()
+    with measure_block(test) as kept:
+        yield
+    names = ", ".join(limit.name for limit in test.ledger.limits)
+    launched = any(profile.kernel_count for profile in kept)
+    if names and not launched and traces_loaded() > traces:
+        raise errors.IncompleteProfile(
+            f"{names} was not judged: the test launched nothing and loaded a trace, and "
+            "markers do not judge loaded traces: assert on the profile, for example assert "
+            "profile.kernel_count <= 400"
+        )
+
+
+def observed_call(test: MeasuredTest) -> AbstractContextManager[None]:
+    """Profile the call phase of a test without a limit (--kernelprof-all), if that leaves torch as
+    the test would find it."""
+    if not torch_is_loaded():
+        return _untouched(test, lambda: TORCH_IMPORTED if torch_is_loaded() else "")
+    if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
+        return _untouched(test, lambda: CUDA_INITIALIZED if _cuda_is_up() else "")
+    return _observed(test)
+
+
+@contextlib.contextmanager
+def _observed(test: MeasuredTest) -> Iterator[None]:
+    """The test's row says what prevented the profile; nothing else changes."""
+    why = ""
+    with contextlib.ExitStack() as block:
+        try:
+            block.enter_context(measure_block(test, asked=False))
+        except Exception as error:
+            why = _words_of(error)
+        yield
+        try:
+            block.close()
+        except Exception as error:
+            why = _words_of(error)
+    if why:
+        test.ledger.keep_unmeasured(test.device, why)
+
+
+@contextlib.contextmanager
+def _untouched(test: MeasuredTest, why: Callable[[], str]) -> Iterator[None]:
+    """Say at the end of the run why there is no profile, where there would have been one.
+
+    Args:
+        why: asked when the test has returned; empty if there was nothing to measure.
+    """
+    yield
+    words = why()
+    if words:
+        test.ledger.end_notes.append(words)
+
+
+def abandon(block: contextlib.ExitStack, raised: BaseException) -> None:
+    """End a call phase that has raised; that error stands, whatever the end meets."""
+    where = raised.__traceback__
+    with contextlib.suppress(Exception, GaveWay):
+        block.__exit__(type(raised), raised, where)
+    raised.__traceback__ = where
+
+
+def note_benchmarked(test: MeasuredTest) -> None:
+    """Say in the row of a test without a limit that pytest-benchmark has repeated it."""
+    if torch_is_loaded():
+        test.ledger.keep_unmeasured(test.device, BENCHMARKED)
+
+
+def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
+    """A call phase that pytest-benchmark repeats as it likes has no count of its own.
+
+    Raises:
+        MarkerError: always, with the remedy.
+    """
+    names = ", ".join(limit.name for limit in limits)
+    raise errors.MarkerError(
+        f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds"
+    )
+
+
+def _words_of(error: Exception) -> str:
+    known = isinstance(error, errors.KernelprofError)
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def _cuda_is_up() -> bool:
+    """Whether CUDA is up; if a test keeps that from being asked, measuring will tell."""
+    from pytest_kernelprof.device.inventory import cuda_is_up
+
+    try:
+        return cuda_is_up()
+    except Exception:
+        return True
+
+
+def torch_is_loaded() -> bool:
+    """Whether anybody has imported torch."""
+    return "torch" in sys.modules
+
+
+class BringUp:
+    """The plugin of a run that profiles tests on a GPU that did not ask for it."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+        """Bring up the profiler once CUDA is up, between two tests, before other plugins time them.
+
+        It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes
+        wrong is told when a test is measured.
+        """
+        if _cuda_is_up():
+            from pytest_kernelprof.device.inventory import current_device
+            from pytest_kernelprof.measure.sessions import prime
+
+            with contextlib.suppress(Exception):
+                prime(current_device("cuda"))
+        return (yield)
+
+
+class Sharing:
+    """Around the fixtures, the call and the teardown of each test, also of those that are not
+    measured. Between them nothing is held: a worker may wait there for its next test.
+
+    Args:
+        timeout_s: how long a test waits for who times.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    # Of the older kind: an exception of the test does not pass through a frame of ours.
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
+        """The test itself; likewise its fixtures, those of its module and session, and their
+        ends."""
+        usage_lock.begin(item.nodeid, self._timeout_s)
+        yield
+        usage_lock.end()
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+    def pytest_enter_pdb(self) -> None:
+        """A breakpoint in a test: others do not wait for who sits before it."""
+        usage_lock.stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """The test goes on."""
+        usage_lock.go_on()
+
+
+def call_request(test: MeasuredTest) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
     remedy = "catch expected exceptions inside the callable"
-    return Request(_call_words(place), remedy=remedy, compares=True)
-
-
-def region_request(name: str, own: dict[Key, Limit], place: Place) -> Request:
-    """What ``kernel_profile.region(name)`` asks for."""
-    remedy = "enter it in a with statement, and catch expected exceptions inside it"
-    return Request(region_words(name, place), remedy=remedy, own=own)
-
-
-def region_words(name: str, place: Place) -> str:
-    """A region, for example ``region 'backward' at test_mlp.py:31``."""
-    return f"region {name!r} at {line_words(place)}"
-
-
-def _call_words(place: Place) -> str:
-    return f"kernel_profile at {line_words(place)}"
+    return test.request("kernel_profile", remedy=remedy, compares=True)
 
 
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
@@ -286,14 +459,9 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
 
 
-def _keep(
-    test: MeasuredTest,
-    measurement: Measurement,
-    place: Place,
-    own: dict[Key, Limit] | None = None,
-) -> Profile:
+def _keep(test: MeasuredTest, measurement: Measurement, request: Request) -> Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None
-    profile = test.ledger.keep(measurement, own, place, timeline)
+    profile = test.ledger.keep(measurement, request.own, request.place, timeline)
     folder = test.settings.trace_dir
     if folder:
         path = trace_path(folder, test.id, len(test.ledger), profile.label, number_of_rank())
@@ -320,7 +488,7 @@ def place_of_call(test: Place) -> Place:
     """
     frames = list(_frames_outside())
     wanted: tuple[Callable[[FrameType], bool], ...] = (
-        lambda frame: _begins(frame) == test,
+        lambda frame: Place(file_of(frame), frame.f_code.co_firstlineno) == test,
         lambda frame: file_of(frame) == test.file,
         lambda frame: not os.path.abspath(file_of(frame)).startswith(library_folders()),
     )
@@ -339,10 +507,6 @@ def _frames_outside() -> Iterator[FrameType]:
         if not file.startswith((_PACKAGE, "<")):
             yield frame
         frame = frame.f_back
-
-
-def _begins(frame: FrameType) -> Place:
-    return Place(file_of(frame), frame.f_code.co_firstlineno)
 
 
 _QUIET_SECONDS = 1.0
@@ -370,7 +534,7 @@ def measuring(config: pytest.Config, test: str) -> Callable[[], AbstractContextM
     out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
     assert capture is not None
     assert out is not None
-    return lambda: _shown(_Line(test, out, capture.global_and_fixture_disabled))
+    return lambda: contextlib.closing(_Line(test, out, capture.global_and_fixture_disabled))
 
 
 def _can_show(config: pytest.Config) -> bool:
@@ -396,14 +560,6 @@ def _logs_live(config: pytest.Config) -> bool:
     return bool(config.getini("log_cli")) or config.getoption("log_cli_level") is not None
 
 
-@contextlib.contextmanager
-def _shown(line: _Line) -> Iterator[Progress]:
-    try:
-        yield line
-    finally:
-        line.erase()
-
-
 class _Line:
     """One line of progress, rewritten in place."""
 
@@ -427,7 +583,7 @@ class _Line:
         self._visible = True
         self._next = now_s() + _BETWEEN_SECONDS
 
-    def erase(self) -> None:
+    def close(self) -> None:
         """Leave nothing of the line behind."""
         if self._visible:
             self._write("")

@@ -25,7 +25,7 @@ class Request:
     """A measurement that the test requested, until its profile is kept.
 
     Attributes:
-        what: which region, call or comparison.
+        what: which region, call or comparison, and at which line.
         limits: the names of what is judged by it; None for the limits of the test.
         remedy: what to do where something is expected to be raised; empty where it was refused.
         raised: the kind of exception that ended it, which the test has caught; empty for a region
@@ -35,6 +35,7 @@ class Request:
             raised there does not reach the test.
         own: limits of it alone, beside those of the test.
         compares: whether the test's limits that compare are about it, too.
+        place: the line of the test that requested it, if that matters.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Request:
     thread: str = ""
     own: dict[Key, Limit] = field(default_factory=dict)
     compares: bool = False
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,7 @@ class Records:
         unheld: the limits that compare and were not judged.
         broken: the messages of comparisons that are over their limit.
         no_snapshot: why the test lacks a snapshot that is required.
-        notes: what is to be warned of, besides the verdicts.
-        undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
-        warn_only: whether what is broken is warned of and fails nothing.
+        notes: further warnings, besides those about verdicts.
         asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
             that could not be had is told in its row alone.
     """
@@ -80,8 +80,6 @@ class Records:
     broken: tuple[str, ...] = ()
     no_snapshot: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    undecided: str = "warn"
-    warn_only: bool = False
     asked: bool = True
 
 
@@ -90,7 +88,7 @@ class Conclusion:
     """What becomes of a test: of the first three at most one has words.
 
     Attributes:
-        failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
+        failure: a limit is exceeded. error: a number is missing. skip: nothing applies here.
         warnings: what the user should know all the same, also of an error or a skip.
         place: of a failure, the line of the test that made the call, where there is one.
         accepts: of a failure, whether an update of the test's snapshot mends it.
@@ -104,14 +102,18 @@ class Conclusion:
     accepts: bool = False
 
 
-def conclude(records: Records, test: str) -> Conclusion:
+def conclude(
+    records: Records, test: str, *, undecided: str = "warn", warn_only: bool = False
+) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had.
 
     Args:
         test: how pytest is told to run it.
+        undecided: what a time does that is too close to its limit: "warn", "fail" or "pass".
+        warn_only: whether a limit that is exceeded warns, and fails nothing.
     """
-    failing = {"failed", "undecided"} if records.undecided == "fail" else {"failed"}
+    failing = {"failed", "undecided"} if undecided == "fail" else {"failed"}
     over = [
         profile
         for profile in records.profiles
@@ -125,7 +127,7 @@ def conclude(records: Records, test: str) -> Conclusion:
         todo = f"{TO_DO}{fix_words(causes)}{OR_ACCEPT}:" if over else f"{TO_DO}accept it:"
         command = update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
-    if broken and not records.warn_only:
+    if broken and not warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)
     error = records.blind or _nothing_measured(records) or _not_judged(records)
@@ -137,7 +139,7 @@ def conclude(records: Records, test: str) -> Conclusion:
     error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
     if error and (records.asked or records.limits):
         return Conclusion(error=error, warnings=broken)
-    return Conclusion(warnings=(*broken, *_warnings(records), *records.notes))
+    return Conclusion(warnings=(*broken, *_warnings(records.profiles, undecided), *records.notes))
 
 
 def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
@@ -219,8 +221,7 @@ def _could_not_be_had(profile: Profile) -> str:
     return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
 
 
-def _warnings(records: Records) -> list[str]:
-    profiles = records.profiles
+def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
     told = [
         f"the code never became warm: {integrity_words(profile)}"
         for profile in profiles
@@ -229,7 +230,7 @@ def _warnings(records: Records) -> list[str]:
     timed = [profile for profile in profiles if any(map(_is_timed, profile.verdicts))]
     told += [in_place_words(profile.in_place) for profile in timed if profile.in_place]
     told += [_unstable_words(profile) for profile in timed if not profile.metrics["kernels"].stable]
-    if records.undecided != "pass":
+    if undecided != "pass":
         told += [
             verdict_line(verdict, doubt_words(profile.conditions))
             for profile in profiles

@@ -16,38 +16,19 @@ from typing import TYPE_CHECKING
 import _pytest
 import pluggy
 import pytest
-from _pytest._code.code import (
-    ReprEntry,
-    ReprExceptionInfo,
-    ReprFileLocation,
-    ReprTraceback,
-    Traceback,
-)
+from _pytest._code import code
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof.errors import (
-    CannotMeasureError,
-    IncompleteProfile,
-    KernelprofError,
-    LimitExceeded,
-    MarkerError,
-    NotJudged,
-    SnapshotError,
-    WrongResult,
-)
+from pytest_kernelprof import errors
 from pytest_kernelprof.limits.marks import meant_by_strays
 from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, outcome_of
 from pytest_kernelprof.plugin.items import (
     BRIDGE,
     CUDA_HINT,
     RUN_RECORD,
-    all_is_wanted,
     concerns_us,
-    place_of_test,
-    promises_of,
     run_state,
     state_of,
-    why_unmeasured,
 )
 from pytest_kernelprof.system import newer_than_tried
 
@@ -71,8 +52,8 @@ def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
     tests, state = {}, run_state(config)
     for item in items:
-        place = portable(place_of_test(item), str(config.rootpath))
-        tests[item.nodeid] = (promises_of(item), place.file, place.line)
+        place = portable(state_of(item).place, str(config.rootpath))
+        tests[item.nodeid] = (state_of(item).promises, place.file, place.line)
     if hasattr(config, "workerinput"):
         state.expected = json.dumps(tests)
     else:
@@ -81,10 +62,10 @@ def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Attach what the test took to its report, and tell an error of ours as what it is."""
-    run, state = run_state(item.config), state_of(item)
-    if run.expected:
-        setattr(report, EXPECTED_ATTRIBUTE, run.expected)
-        run.expected = ""
+    state = state_of(item)
+    if state.run.expected:
+        setattr(report, EXPECTED_ATTRIBUTE, state.run.expected)
+        state.run.expected = ""
     raised = call.excinfo.value if call.excinfo is not None else None
     not_judged = _why_not_judged(item, call, raised)
     if not_judged and raised is None:
@@ -93,7 +74,7 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
     has_taken = call.when != "setup" and (
         state.taken is not None or (call.when == "call" and state.snapshot is not None)
     )
-    if has_taken or not_judged or isinstance(raised, KernelprofError):
+    if has_taken or not_judged or isinstance(raised, errors.KernelprofError):
         _attach_taken(item, report, not_judged)
     if call.when == "teardown":
         _attach_notes(item, report)
@@ -128,9 +109,9 @@ def _verdict_of(report: pytest.TestReport, raised: BaseException | None, not_jud
         return "not judged"
     if not report.failed:
         return ""
-    if isinstance(raised, LimitExceeded):
+    if isinstance(raised, errors.LimitExceeded):
         return "failed"
-    if isinstance(raised, IncompleteProfile):
+    if isinstance(raised, errors.IncompleteProfile):
         return "incomplete"
     ended = outcome_of(report)
     return "failed otherwise" if ended == "failed" else ended
@@ -140,18 +121,19 @@ def _why_not_judged(
     item: pytest.Item, call: pytest.CallInfo[None], raised: BaseException | None
 ) -> str:
     """Why none of the limits of a test was judged that did not fail; empty if some were."""
-    if isinstance(raised, NotJudged):
+    if isinstance(raised, errors.NotJudged):
         return raised.why
     if raised is not None or call.when != "call" or not concerns_us(item):
         return ""
-    promises, test = promises_of(item), state_of(item).test
+    state = state_of(item)
+    promises, test = state.promises, state.test
     if test is None:
-        return (why_unmeasured(item) or "not measured").partition(":")[0] if promises else ""
+        return (state.why_unmeasured or "not measured").partition(":")[0] if promises else ""
     ledger = test.ledger
     if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
     otherwise = "no snapshot of this device" if len(ledger) else "not measured"
-    return (why_unmeasured(item) or ledger.unmeasured or otherwise).partition(":")[0]
+    return (state.why_unmeasured or ledger.unmeasured or otherwise).partition(":")[0]
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -175,25 +157,24 @@ def tell_end_of_run(config: pytest.Config) -> None:
 
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
+    from msgspec.structs import replace
+
     from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
     from pytest_kernelprof.schema.document import Test, bounded
 
     state, config = state_of(item), item.config
-    taken, state.taken = state.taken or [], None  # a rerun of the test brings its own
-    whole = run_state(config).serves or all_is_wanted(config)
+    taken, state.taken = state.taken, None  # a rerun of the test brings its own
     left_out: tuple[str, ...] = ()
     if not_judged:  # also of limits that came as the test ran
-        left_out = state.test.ledger.left_out if state.test is not None else promises_of(item)
-    test = Test(
-        item.nodeid,
-        tuple(profile for one in taken for profile in one.profiles),
-        tuple(comparison for one in taken for comparison in one.comparisons),
-        place=portable(place_of_test(item), str(config.rootpath)),
+        left_out = state.promises if state.test is None else state.test.ledger.left_out
+    test = replace(
+        taken or Test(item.nodeid),
+        place=portable(state.place, str(config.rootpath)),
         snapshot=state.snapshot.report() if state.snapshot is not None else None,
         limits=left_out,
         not_judged=not_judged,
     )
-    one_by_one = config.get_verbosity() > 1
+    whole, one_by_one = state.run.serves or state.run.is_wanted_whole, config.get_verbosity() > 1
     attach(report, test, bounded if whole else partial(for_tables, kernels=one_by_one))
 
 
@@ -246,11 +227,16 @@ _INNER = (
 )
 
 # Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
-_DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
+_DELIBERATE = (errors.KernelprofError, OutcomeException, TypeError, RuntimeError)
 
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
-_NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
-_OURS = (KernelprofError, LimitExceeded, WrongResult)
+_NO_NUMBER = (
+    errors.IncompleteProfile,
+    errors.MarkerError,
+    errors.CannotMeasureError,
+    errors.SnapshotError,
+)
+_OURS = (errors.KernelprofError, errors.LimitExceeded, errors.WrongResult)
 
 # What torch, Triton and libraries on them say where there is no device.
 _NEEDS_CUDA = re.compile(r"cuda|nvidia|active drivers?\b|\bgpus?\b", re.IGNORECASE)
@@ -261,7 +247,7 @@ def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     code that we called, and of our own errors, whose last frame is then the line that called us."""
     for error in _chain(excinfo.value):
         _without_our_frames(error)
-    excinfo.traceback = Traceback(excinfo.tb)
+    excinfo.traceback = code.Traceback(excinfo.tb)
     if isinstance(excinfo.value, _OURS) and _by_a_hook(excinfo.value):
         # Told without frames (below); pytest would read the source of each before.
         excinfo.traceback = excinfo.traceback[-1:]
@@ -276,7 +262,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if before is None:
             return
-        if isinstance(error, KernelprofError) and all(map(_is_ours, _entries(before))):
+        if isinstance(error, errors.KernelprofError) and all(map(_is_ours, _entries(before))):
             error.__cause__, error.__suppress_context__ = None, True
             return
         error = before
@@ -317,21 +303,23 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     if isinstance(report.longrepr, tuple):
         path, line, words = report.longrepr
         where = _place(item, error) if _by_a_hook(error) else (path, line)
-        report.longrepr = (*where, f"Skipped: {error}" if isinstance(error, NotJudged) else words)
+        skipped = isinstance(error, errors.NotJudged)
+        report.longrepr = (*where, f"Skipped: {error}" if skipped else words)
     if isinstance(error, _NO_NUMBER):
         report.outcome = "failed"
-        if hasattr(report, "wasxfail"):
-            del report.wasxfail
+        vars(report).pop("wasxfail", None)
         if report.when == "call":
             report.kernelprof_error = True  # type: ignore[attr-defined]
     if not isinstance(error, _OURS) or not report.failed:
         return
-    says_all = isinstance(error, LimitExceeded) or type(error) is IncompleteProfile
+    says_all = isinstance(error, errors.LimitExceeded) or type(error) is errors.IncompleteProfile
     words = str(error) if says_all else f"{type(error).__name__}: {error}"
     if _by_a_hook(error) or not getattr(error, "pytrace", True):
         path, line = _place(item, error)
-        crash = ReprFileLocation(path, line, _first_line(words))
-        report.longrepr = ReprExceptionInfo(ReprTraceback(_entries_of(words), None, "value"), crash)
+        crash = code.ReprFileLocation(path, line, _first_line(words))
+        report.longrepr = code.ReprExceptionInfo(
+            code.ReprTraceback(_entries_of(words), None, "value"), crash
+        )
     elif getattr(report.longrepr, "reprcrash", None) is not None:
         report.longrepr.reprcrash.message = _first_line(words)  # type: ignore[union-attr]
 
@@ -341,14 +329,14 @@ def _first_line(words: str) -> str:
     return next(iter(words.splitlines()), "")
 
 
-def _entries_of(words: str) -> list[ReprEntry]:
+def _entries_of(words: str) -> list[code.ReprEntry]:
     """What is wrong as pytest's own failures tell it, in red; the rest as it is."""
     from pytest_kernelprof.report.failure import INDENT
 
     entries = []
     for wrong, lines in groupby(words.splitlines(), lambda line: not line.startswith(INDENT)):
         told = [f"E   {line}" if wrong else line for line in lines]
-        entries.append(ReprEntry(told, None, None, None, "short" if wrong else "value"))
+        entries.append(code.ReprEntry(told, None, None, None, "short" if wrong else "value"))
     return entries
 
 
@@ -362,9 +350,8 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
     strict = str(report.longrepr).startswith("[XPASS(strict)]")
     if not (strict or (report.passed and hasattr(report, "wasxfail"))):
         return
-    if hasattr(report, "wasxfail"):
-        del report.wasxfail
-    place = place_of_test(item)
+    vars(report).pop("wasxfail", None)
+    place = state_of(item).place
     words = f"Skipped: not judged: {why}; the test is marked xfail, and its body passed"
     report.outcome, report.longrepr = "skipped", (place.file, place.line, words)
 
@@ -372,7 +359,7 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
 def hint_at_cuda(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     """Tell what to do beside an error that looks as if it came of a missing CUDA device."""
     is_missing = _NEEDS_CUDA.search(f"{type(error).__name__}: {error}")
-    if report.failed and is_missing and why_unmeasured(item).startswith("no CUDA device"):
+    if report.failed and is_missing and state_of(item).why_unmeasured.startswith("no CUDA device"):
         add = getattr(report.longrepr, "addsection", None)
         if add is not None:
             add("kernelprof", CUDA_HINT)
@@ -389,8 +376,8 @@ def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
     frames = _entries(error)
     if frames and not _by_a_hook(error):
         return frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
-    place = error.place if isinstance(error, LimitExceeded) else None
-    place = place or place_of_test(item)
+    place = error.place if isinstance(error, errors.LimitExceeded) else None
+    place = place or state_of(item).place
     return place.file, place.line
 
 
@@ -399,7 +386,7 @@ _VERDICT = f"{_PREFIX}verdict"
 
 
 def forget_properties(item: pytest.Item) -> None:
-    """Of a test that is run again, or that has taken more: what was said of it holds no more."""
+    """Drop the properties of an earlier attempt, or of fewer profiles."""
     item.user_properties[:] = [
         one for one in item.user_properties if not str(one[0]).startswith(_PREFIX)
     ]

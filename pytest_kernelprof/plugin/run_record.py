@@ -246,12 +246,12 @@ def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
 
 
 MOST_KERNELS = 40
-"""Kernels, copies and waits that are told one by one."""
+"""Kernels, copies and waits that are listed one by one."""
 MOST_NAMES = 32
-"""Names of kernels that are told with how many there are."""
+"""Names of kernels that are listed with their number."""
 LONGEST_NAME = 2_000
 _OPERATORS = 6
-"""So many operators are told from either end of a chain: the innermost and whom the user called."""
+"""Operators that are kept at each end of a chain: the innermost, and those that the user called."""
 
 
 def attach(report: pytest.TestReport, test: Test, reduced: Callable[[Profile], Profile]) -> None:
@@ -266,10 +266,10 @@ def attach(report: pytest.TestReport, test: Test, reduced: Callable[[Profile], P
 
 
 def row_of(test: Test, reduced: Callable[[Profile], Profile], *, expected: bool) -> Test:
-    """What is told of a test.
+    """What the report of a test carries.
 
     Args:
-        reduced: what is told of a profile.
+        reduced: what is kept of a profile.
         expected: whether the test was expected to fail, and did.
     """
     profiles = map(_expected if expected else explained, test.profiles)
@@ -281,7 +281,7 @@ def for_tables(profile: Profile, *, kernels: bool = False) -> Profile:
     name, else some of them one by one.
 
     Args:
-        kernels: whether some are told one by one in any case.
+        kernels: whether some are listed one by one in any case.
     """
     one_by_one = kernels or profile.outcome == "failed"
     kept = profile.kernels[:MOST_KERNELS] if one_by_one else ()

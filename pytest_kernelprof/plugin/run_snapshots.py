@@ -5,6 +5,7 @@ Where there are none, this is one look a folder, and no other module is loaded.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections import defaultdict
@@ -41,34 +42,21 @@ class Snapshots:
     Attributes:
         reports: whether it is the run that reports for all, as of several ranks one is.
         updates: whether this run writes any.
+        files_in: the devices that have snapshots of tests in a folder, each with the names of its
+            files.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
         self._strict, self.reports = settings.require_snapshots, reports
         self.updates = settings.update
-        self._folders: dict[str, dict[str, frozenset[str]]] = {}
-        self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
-
-    def files_in(self, folder: str) -> dict[str, frozenset[str]]:
-        """The devices that have snapshots of tests in a folder, each with the names of its
-        files."""
-        found = self._folders.get(folder)
-        if found is None:
-            found = {}
-            if os.path.isdir(os.path.join(folder, _FOLDER)):
-                from pytest_kernelprof.baseline.snapshots import devices_of
-
-                found = devices_of(folder)
-            self._folders[folder] = found
-        return found
+        self.files_in = functools.cache(_files_in)
+        self._read = functools.cache(_read)
 
     def devices_with(self, path: str) -> tuple[str, ...]:
         """The devices that have snapshots of a test file."""
         folder, file = os.path.split(path)
         found = self.files_in(folder)
-        if not found:  # as nearly everywhere
-            return ()
         name = f"{file.removesuffix('.py')}.json"
         return tuple(device for device, names in found.items() if name in names)
 
@@ -78,15 +66,7 @@ class Snapshots:
         Raises:
             SnapshotError: it cannot be read.
         """
-        from pytest_kernelprof.baseline.snapshots import path_of, read
-
-        where = path_of(path, device)
-        if where not in self._files:
-            try:
-                self._files[where] = read(where)
-            except SnapshotError as error:
-                self._files[where] = error
-        found = self._files[where]
+        found = self._read(path, device)
         if isinstance(found, SnapshotError):
             raise SnapshotError(str(found))
         return found
@@ -288,6 +268,23 @@ class SnapshotUpdate:
         return [(path, device, key) for key in kept if key not in keys]
 
 
+def _files_in(folder: str) -> dict[str, frozenset[str]]:
+    if not os.path.isdir(os.path.join(folder, _FOLDER)):  # as nearly everywhere
+        return {}
+    from pytest_kernelprof.baseline.snapshots import devices_of
+
+    return devices_of(folder)
+
+
+def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
+    from pytest_kernelprof.baseline.snapshots import path_of, read
+
+    try:
+        return read(path_of(path, device))
+    except SnapshotError as error:
+        return error
+
+
 def key_of(item: pytest.Item) -> str:
     """Class, function and parameters of a test, below its file."""
     from pytest_kernelprof.schema.codec import text
@@ -297,7 +294,7 @@ def key_of(item: pytest.Item) -> str:
 
 
 def _files_gone(folder: str, names: Iterable[str]) -> list[str]:
-    """Test files that there are no more, of files of snapshots with these names."""
+    """Test files that no longer exist, of files of snapshots with these names."""
     from pytest_kernelprof.baseline.snapshots import file_checked
 
     paths = [os.path.join(folder, file_checked(name, folder)) for name in sorted(names)]

@@ -73,10 +73,9 @@ class Option(Generic[T]):
         kind: the kind of value on the command line and of the ini key; None for neither.
         help: the text for ``pytest --help``; argparse formats it, so it has no ``%``.
         group: the part of ``pytest --help`` that has it; None for an ini key alone.
-        default: the setting if nothing is given.
-        marked: the kind of value that the marker and keyword arguments take; None where they
-            cannot say it.
-        example: a value in the marker's form.
+        default: the setting if nothing is given; else that of its kind.
+        example: a value in the form of the marker, which takes what has an example.
+        marked: the kind of value that the marker takes, if not ``kind``; None where it takes none.
     """
 
     def __init__(
@@ -86,12 +85,12 @@ class Option(Generic[T]):
         group: Group | None = None,
         *,
         default: Any = None,
-        marked: Kind | None = None,
         example: str = "",
+        marked: Kind | None = None,
     ) -> None:
         self.name, self.kind, self.help, self.group = "", kind, help, group
         self.default = kind.unset if kind is not None and default is None else default
-        self.marked, self.example = marked, example
+        self.example, self.marked = example, marked or (kind if example else None)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -111,31 +110,31 @@ class Option(Generic[T]):
         return f"kernelprof_{self.name}"
 
 
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
+def _checked(
+    accepts: Callable[[Any], object], convert: Callable[[Any], Any] = lambda value: value
+) -> Callable[[object], Any]:
+    def check(value: object) -> Any:
+        if not accepts(value):
+            raise ValueError
+        return convert(value)
+
+    return check
 
 
-def _path(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError
-    return value
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
-def _lines(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError
-    return tuple(map(_path, value))
+def _is_glob(value: object) -> bool:
+    if not isinstance(value, str) or not _is_text(value):
+        return False
+    return not os.path.isabs(value) and os.pardir not in value.split("/")
 
 
 def _one_of(*choices: str) -> Kind:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError
-        return value
-
-    return Kind("string", f"one of {', '.join(choices)}", check, metavar="|".join(choices))
+    check = _checked(lambda value: isinstance(value, str) and value in choices)
+    words, metavar = f"one of {', '.join(choices)}", "|".join(choices)
+    return Kind("string", words, check, unset=choices[0], metavar=metavar)
 
 
 def _digits(text: str) -> object:
@@ -155,29 +154,22 @@ def _margin(value: object) -> float:
     return fraction
 
 
-def _globs(value: object) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise ValueError
-    for one in value:
-        if not isinstance(one, str) or not one.strip():
-            raise ValueError
-        if os.path.isabs(one) or os.pardir in one.split("/"):
-            raise ValueError
-    return tuple(value)
-
-
-_FLAG = Kind("bool", "true or false", _switch, unset=False)
+_path = _checked(_is_text)
+_FLAG = Kind("bool", "true or false", _checked(lambda value: isinstance(value, bool)), unset=False)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
 _RUN_FILE = Kind("string", "a file", _path, metavar="PATH")
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits, metavar="N")
-_LINES = Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines, unset=())
-
-_GLOBS = _LINES._replace(
-    expected="globs below the root folder, one a line, for example src/*/_version.py", check=_globs
+_LINES = Kind(
+    "linelist",
+    "METRIC:MARGIN, for example cuda_time:5% or kernels:0",
+    _checked(lambda value: isinstance(value, list) and all(map(_is_text, value)), tuple),
+    unset=(),
 )
-
+_GLOBS = _LINES._replace(
+    expected="globs below the root folder, one a line, for example src/*/_version.py",
+    check=_checked(lambda value: isinstance(value, list) and all(map(_is_glob, value)), tuple),
+)
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
-
 _MARGIN = Kind(
     "string",
     'a percentage of 2% or more, for example "5%": two processes that run the same code differ by '
@@ -187,94 +179,80 @@ _MARGIN = Kind(
 )
 
 
+def _flag(
+    help: str, group: Group | None = None, *, default: bool = False, example: str = ""
+) -> Option[bool]:
+    marked = _FLAG_IN_PYTHON if example else None
+    return Option(_FLAG, help, group, default=default, example=example, marked=marked)
+
+
+def _file(help: str) -> Option[str | None]:
+    return Option(_RUN_FILE, help, "report")
+
+
+def _seconds(help: str, default: float = 600.0) -> Option[float]:
+    return Option(_SECONDS, help, default=default)
+
+
 class Settings:
     """What the user asks for, or the defaults: of a run; or of a test, whose marker comes first.
     None means "not said"."""
 
     __slots__ = ("values",)
 
-    report = Option[bool](
-        _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
-    )
-    all = Option[bool](_FLAG, "profile tests that have no marker or fixture, too", "measure")
-    only = Option[bool](_FLAG, "run only the tests that use pytest-kernelprof", "measure")
-    disable = Option[bool](
-        _FLAG, "run the code once, without profiling it; check no limits", "environment"
-    )
-    require_gpu = Option[bool](
-        _FLAG, "fail tests that need a GPU if there is none (for CI)", "environment"
-    )
+    report = _flag("print a kernel summary after the tests; -v lists every profile", "report")
+    all = _flag("profile tests that have no marker or fixture, too", "measure")
+    only = _flag("run only the tests that use pytest-kernelprof", "measure")
+    disable = _flag("run the code once, without profiling it; check no limits", "environment")
+    require_gpu = _flag("fail tests that need a GPU if there is none (for CI)", "environment")
     warmup = Option[int](
         _COUNT,
         "make this number of calls before the first profiled one (default: 1)",
         default=1,
-        marked=_COUNT,
         example="3",
     )
     rounds = Option[int | None](
         _COUNT,
         "take this number of profiled rounds per call (default: 2, with timed limits 12)",
         "measure",
-        marked=_COUNT,
         example="24",
     )
     device = Option[str](
         _one_of("auto", "cuda", "cpu"),
         "measure on this device; cpu counts compute operators, not kernels (default: auto)",
         "environment",
-        default="auto",
-        marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
         example='"cpu"',
+        marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
     )
-    flush_l2 = Option[bool](
-        _FLAG,
+    flush_l2 = _flag(
         "flush the GPU's L2 cache before each timed round (default: true)",
         default=True,
-        marked=_FLAG_IN_PYTHON,
         example="False",
     )
-    stacks = Option[bool](
-        _FLAG,
+    stacks = _flag(
         "record Python stacks, so that regions and whole tests name source lines too",
         "measure",
-        marked=_FLAG_IN_PYTHON,
         example="True",
     )
     undecided = Option[str](
         _one_of("warn", "fail", "pass"),
         "warn (default), fail or pass when a time is too close to its limit to call",
-        default="warn",
     )
     blind = Option[str](
         _one_of("error", "not-judged"),
         "report a test as error (default) or not-judged if its device cannot be profiled",
-        default="error",
     )
-    warn_only = Option[bool](
-        _FLAG, "warn about limits, snapshots and comparisons, fail no test", "compare"
-    )
+    warn_only = _flag("warn about limits, snapshots and comparisons, fail no test", "compare")
     trace_dir = Option[str | None](
         Kind("string", "a folder", _path, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
         "report",
     )
-    json = Option[str | None](
-        _RUN_FILE, "write all results of the run as JSON, the run document", "report"
-    )
-    html = Option[str | None](_RUN_FILE, "write the results as a page for a browser", "report")
-    markdown = Option[str | None](
-        _RUN_FILE, "write the results as Markdown, for a pull request", "report"
-    )
-    github = Option[bool](
-        _FLAG,
-        "add results to the step summary, annotate lines (GitHub Actions)",
-        "report",
-    )
-    benchmark_json = Option[str | None](
-        _RUN_FILE,
-        "write the times as pytest-benchmark's JSON, for trackers",
-        "report",
-    )
+    json = _file("write all results of the run as JSON, the run document")
+    html = _file("write the results as a page for a browser")
+    markdown = _file("write the results as Markdown, for a pull request")
+    github = _flag("add results to the step summary, annotate lines (GitHub Actions)", "report")
+    benchmark_json = _file("write the times as pytest-benchmark's JSON, for trackers")
     against = Option[tuple[str, ...]](
         _LINES._replace(
             expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
@@ -283,19 +261,14 @@ class Settings:
         "(--kernelprof-json)",
         "compare",
     )
-    against_timeout = Option[float](
-        _SECONDS,
-        "end a test on the other code after this many seconds (default: 600)",
-        default=600.0,
+    against_timeout = _seconds(
+        "end a test on the other code after this many seconds (default: 600)"
     )
-    against_exact = Option[bool](
-        _FLAG, "compare only counts with a revision, no times (default: false)"
-    )
+    against_exact = _flag("compare only counts with a revision, no times (default: false)")
     margin = Option[float | None](
         _MARGIN,
         "allow a test to be this much slower than the other revision (default: 5 per cent)",
         "compare",
-        marked=_MARGIN,
         example='"8%"',
     )
     against_python = Option[str | None](
@@ -315,42 +288,31 @@ class Settings:
         "fail by METRIC:MARGIN of an earlier run, one a line, as kernels:0 (default: any count "
         "that grew)",
     )
-    update = Option[bool](
-        _FLAG,
+    update = _flag(
         "write kernel snapshots into __kernelprof__ beside the tests; later runs check them",
         "compare",
     )
-    require_snapshots = Option[bool](
-        _FLAG,
-        "fail profiled tests that have no snapshot, or none that could fail (for CI)",
-        "compare",
+    require_snapshots = _flag(
+        "fail profiled tests that have no snapshot, or none that could fail (for CI)", "compare"
     )
-    lock_timeout = Option[float](
-        _SECONDS,
-        "wait this many seconds for other tests on the same GPU (default: 600)",
-        default=600.0,
+    lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
+    rank_timeout = _seconds(
+        "wait this many seconds for a rank of torch.distributed (default: 120)", 120.0
     )
-    rank_timeout = Option[float](
-        _SECONDS,
-        "wait this many seconds for a rank of torch.distributed (default: 120)",
-        default=120.0,
-    )
-    spread_workers = Option[bool](
-        _FLAG,
-        "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
-        default=True,
+    spread_workers = _flag(
+        "give each pytest-xdist worker one of the GPUs, in turn (default: true)", default=True
     )
     revision = Option[str | None](None, "the revision or the folder that ``against`` names")
     run_document = Option[str | None](None, "the run document that ``against`` names")
     ranks = Option[int | None](
-        None, "the number of ranks that a test starts", marked=_COUNT, example="2"
+        None, "the number of ranks that a test starts", example="2", marked=_COUNT
     )
     other_processes = Option[str](
         None,
         "whether the work of child processes of a test is checked",
         default="check",
-        marked=_one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
         example='"ignore"',
+        marked=_one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
     )
 
     def __init__(self, values: Mapping[str, Any]) -> None:

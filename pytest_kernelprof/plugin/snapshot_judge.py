@@ -1,4 +1,4 @@
-"""Judges a test by its kernel snapshots, and gathers what is to be kept of it."""
+"""Judges a test by its kernel snapshots, and gathers its next snapshot."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.baseline.snapshots import (
-    compare,
-    device_folder,
-    kept_of_ranks,
-    numbered,
-    why_not_kept,
-)
+from pytest_kernelprof.baseline import snapshots
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT, TEST_STATES, KeptTest
@@ -35,7 +29,7 @@ _MOST_CHANGES = 10
 
 
 class SnapshotJudge:
-    """Compares each profile of a test with its snapshot, or gathers what is to be kept of it.
+    """Compares each profile of a test with its snapshot, or gathers the next snapshot.
 
     Args:
         entry: which entry is the test's. file: the entries of its file for this device; None where
@@ -63,7 +57,9 @@ class SnapshotJudge:
         self._file_exists = file is not None
         self._checks, self._collects, self._strict = checks, collects, strict
         kept = self.kept if checks else None
-        self._kept: dict[KeptKey, KeptProfile] = dict(numbered(kept.profiles if kept else ()))
+        self._kept: dict[KeptKey, KeptProfile] = dict(
+            snapshots.numbered(kept.profiles if kept else ())
+        )
         self._made = kept.made_with if kept else {}
         self._seen: Counter[str] = Counter()
         self._states: list[TestState] = []
@@ -103,7 +99,7 @@ class SnapshotJudge:
 
     def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"
-        found = replace(compare(kept, self._made, profile), test=test)
+        found = replace(snapshots.compare(kept, self._made, profile), test=test)
         status, why = status_of(found, profile, strict=self._strict)
         return verdict_of(found, profile, status, why, place=place)
 
@@ -125,7 +121,7 @@ class SnapshotJudge:
             self._gather(profile)
 
     def broken(self) -> list[str]:
-        """Why the test fails where snapshots are required; each is told once."""
+        """Why the test fails where snapshots are required; each reason is given once."""
         if not (self._strict and self._checks and self._seen):
             return []
         told = []
@@ -154,13 +150,13 @@ class SnapshotJudge:
 
     def _gather(self, profile: Profile) -> None:
         environment = profile.environment
-        why = why_not_kept(profile)
+        why = snapshots.why_not_kept(profile)
         if any(one.outcome == "failed" for one in profile.verdicts):
             why = "over a limit"  # which only a run with --kernelprof-warn-only lets pass
-        if device_folder(environment.kind, environment.device) != self.entry.device:
+        if snapshots.device_folder(environment.kind, environment.device) != self.entry.device:
             why = f"it ran on {environment.device}"
         self._refused = self._refused or why
-        self._profiles += kept_of_ranks(profile)
+        self._profiles += snapshots.kept_of_ranks(profile)
         self._made_now = made_with(environment)
 
     def _state(self) -> TestState | None:

@@ -24,10 +24,10 @@ from pytest_kernelprof.against.protocol import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.collectives import gathered
-from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
-from pytest_kernelprof.plugin import against_revision, fixture, measuring, whole_call
+from pytest_kernelprof.plugin import against_revision, fixture, measuring
 from pytest_kernelprof.schema.comparison import TimedPair
 from pytest_kernelprof.schema.document import Test
 from pytest_kernelprof.schema.profile import Profile
@@ -65,7 +65,7 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (against_revision, "FreshPairs", _Idle),
         (against_revision, "Turns", play.turns),
     ]
-    with mock.patch.multiple(whole_call, begin=_nothing, end=_nothing):
+    with mock.patch.multiple(usage_lock, begin=_nothing, end=_nothing):
         started = [mock.patch.object(where, name, new) for where, name, new in patches]
         for one in started:
             one.start()

@@ -53,11 +53,9 @@ def seen(pytester: pytest.Pytester) -> Callable[[], list[str]]:
 def test_fixtures_calls_and_teardowns_share_it_also_of_tests_that_are_not_measured(
     run: Run, seen: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_kernelprof.plugin import whole_call
-
     told: list[str] = []
-    monkeypatch.setattr(whole_call, "stop", lambda: told.append("stop"))
-    monkeypatch.setattr(whole_call, "go_on", lambda: told.append("go on"))
+    monkeypatch.setattr(usage_lock, "stop", lambda: told.append("stop"))
+    monkeypatch.setattr(usage_lock, "go_on", lambda: told.append("go on"))
     result = run(TESTS, "--pdb", "--pdbcls=seeing:Debugger", device=None)
     result.assert_outcomes(passed=1, failed=1)
     lines = seen()
@@ -86,4 +84,4 @@ def test_a_run_on_the_cpu_and_one_that_measures_nothing_share_nothing(
 
 def test_nothing_of_it_is_in_a_tests_traceback(run: Run, seen: Callable[[], list[str]]) -> None:
     result = run(TESTS, "--pdbcls=seeing:Debugger", "--fulltrace", device=None)
-    result.stdout.no_fnmatch_line("*plugin/whole_call.py*")
+    result.stdout.no_fnmatch_line("*plugin/measuring.py*")

@@ -257,10 +257,10 @@ def test_it(broken):
 def test_torch_is_not_imported_for_a_test_that_does_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_kernelprof.plugin import whole_call
+    from pytest_kernelprof.plugin import measuring
 
     loaded = iter([False, False, False, True, True])
-    monkeypatch.setattr(whole_call, "torch_is_loaded", lambda: next(loaded))
+    monkeypatch.setattr(measuring, "torch_is_loaded", lambda: next(loaded))
     result = run(
         """
 def test_a_plain():

@@ -30,8 +30,11 @@ def judged(profile: Profile, **given: Any) -> Profile:
     return replace_record(profile, verdicts=evaluate(profile, limits(**given)))
 
 
-def of(*profiles: Profile, **more: Any) -> Conclusion:
-    return conclude(Records(profiles=profiles, profiled=True, **more), "t.py::test_it")
+def of(
+    *profiles: Profile, undecided: str = "warn", warn_only: bool = False, **more: Any
+) -> Conclusion:
+    records = Records(profiles=profiles, profiled=True, **more)
+    return conclude(records, "t.py::test_it", undecided=undecided, warn_only=warn_only)
 
 
 def test_kept_limits_are_nothing_to_tell() -> None:

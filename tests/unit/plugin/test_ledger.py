@@ -36,7 +36,7 @@ def measured(folder: Path, profile: Profile) -> Measurement:
 
 
 def ledger(**given: Any) -> Ledger:
-    return Ledger(Marks(limits=limits(**given)), "warn")
+    return Ledger(Marks(limits=limits(**given)))
 
 
 def test_of_very_many_kernels_those_of_the_newest_profiles_are_kept(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
 def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> None:
     book = ledger()
     book.set_limit(parse_keyword("max_kernels", 5))
-    book.mark(Marks(limits=limits(max_kernels=1, max_launches=5)))
+    book.marks = Marks(limits=limits(max_kernels=1, max_launches=5))
     book.keep(measured(tmp_path, mlp()))
     (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["passed", "passed"]
@@ -180,16 +180,16 @@ def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> 
 def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Path) -> None:
     book = ledger(max_kernels=5)
     book.keep(measured(tmp_path, mlp()))
-    book.mark(Marks(limits=limits(max_kernels=4)))
+    book.marks = Marks(limits=limits(max_kernels=4))
     (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["failed"]
 
 
 def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:
     weak, strong = (parse_limit("min_speedup", (n,), {"over": len}) for n in (1, 100))
-    book = Ledger(Marks(comparisons=(weak,)), "warn")
-    book.hold(weak)
-    book.mark(Marks(comparisons=(strong,)))
+    book = Ledger(Marks(comparisons=(weak,)))
+    book.compared_by.append(weak)
+    book.marks = Marks(comparisons=(strong,))
     assert book.records().unheld == ("min_speedup",)
 
 

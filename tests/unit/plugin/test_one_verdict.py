@@ -16,6 +16,7 @@ from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.schema.document import Test
 from pytest_kernelprof.trace import correlation
 
 X = torch.ones(4)
@@ -50,7 +51,7 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
 ) -> None:
     _, measurement = measure(two_operators, plan_of("cpu", Needs()))
     assert calls == {"read_trace": 1, "link": 1}
-    kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)), "warn")
+    kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)))
     profile = kept.keep(measurement)
     assert calls == {"read_trace": taken, "link": taken, "evaluate": 1}
 
@@ -58,8 +59,6 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     has_lines = [bool(kernel.source) for kernel in profile.kernels]
     assert has_lines == [outcome == "failed"] * 2
     assert kept.records().profiles == (profile.record,)
-    report = kept.report("test_it")
-    assert report is not None
-    assert report.profiles == (profile.record,)
+    assert kept.report(Test("test_it")).profiles == (profile.record,)
     assert profile.table()
     assert calls == {"read_trace": taken, "link": taken, "evaluate": 1}

@@ -42,8 +42,8 @@ def test_it_is_rewritten_now_and_then_and_erased_once(out: io.StringIO) -> None:
     line = line_on(out)
     line("timing", 1, 24)
     line("timing", 2, 24)
-    line.erase()
-    line.erase()
+    line.close()
+    line.close()
     assert out.getvalue().count("\x1b7") == 2
 
 
@@ -51,5 +51,5 @@ def test_nothing_is_written_in_the_first_second() -> None:
     out = io.StringIO()
     line = line_on(out)
     line("timing", 1, 24)
-    line.erase()
+    line.close()
     assert out.getvalue() == ""
