@@ -158,8 +158,14 @@ def tracked(folder: str, names: list[str]) -> frozenset[str]:
     return frozenset(filter(None, (printed or "").split("\0")))
 
 
-class CannotLayOut(Exception):  # noqa: N818 (a state; becomes a usage error)
-    """There is no such code to compare with; the message says what to do."""
+class CannotCompare(Exception):  # noqa: N818 (a state; becomes a usage error)
+    """There is no such code to compare with; the message says what to do.
+
+    Attributes:
+        option: the option or ini key that asked for it.
+    """
+
+    option = "--kernelprof-against"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,7 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
         rootdir: pytest's. started_in: what a path is relative to.
 
     Raises:
-        CannotLayOut: neither a revision nor a folder, or both.
+        CannotCompare: neither a revision nor a folder, or both.
     """
     folder = os.path.realpath(os.path.join(started_in, os.path.expanduser(given)))
     is_folder = os.path.isdir(folder)
@@ -194,12 +200,12 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
         return _of_folder(given, folder, rootdir)
     try:
         found = _of_revision(given, rootdir)
-    except CannotLayOut:
+    except CannotCompare:
         if is_folder:
             return _of_folder(given, folder, rootdir)
         raise
     if is_folder:
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} is a revision and a folder: write ./{given} for the folder, or "
             f"{found.commit[:_SHORT]} for the revision"
         )
@@ -216,12 +222,12 @@ def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
     root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
     root = os.path.realpath(root)
     if folder == root:
-        raise CannotLayOut(f"{given!r} is the code that is tested: give another checkout's folder")
+        raise CannotCompare(f"{given!r} is the code that is tested: give another checkout's folder")
     if _names(folder).isdisjoint(_names(root)):
         name = os.path.basename(root)
         is_inside = os.path.isdir(os.path.join(folder, name))
         hint = f", as {os.path.join(given, name)!r}" if is_inside else ""
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} has no file or folder with the name of one in {root}: give the folder "
             f"that corresponds to it{hint}"
         )
@@ -232,7 +238,7 @@ def _names(folder: str) -> set[str]:
     try:
         names = os.listdir(folder)
     except OSError as error:
-        raise CannotLayOut(f"{folder} cannot be read: {error.strerror}") from None
+        raise CannotCompare(f"{folder} cannot be read: {error.strerror}") from None
     return {name for name in names if not name.startswith((".", "__pycache__"))}
 
 
@@ -240,7 +246,7 @@ def _of_revision(given: str, rootdir: str) -> Revision:
     top = _top(given, rootdir)
     name = given.removeprefix(_MERGE_BASE)
     if not name or name.startswith("-"):
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r}: expected a revision, for example main or HEAD~1, or a folder"
         )
     commit = _commit(top, name, given)
@@ -259,17 +265,17 @@ def _top(given: str, rootdir: str) -> str:
     except GitError as error:
         words = str(error)
         if "dubious ownership" in words:
-            raise CannotLayOut(f"git does not trust this repository. It says: {words}") from None
+            raise CannotCompare(f"git does not trust this repository. It says: {words}") from None
         if "git cannot be run" in words:
-            raise CannotLayOut(
+            raise CannotCompare(
                 f"{words}: install it, or give the folder of another checkout in place of {given!r}"
             ) from None
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} is not a folder, and {rootdir} is not in a git repository that has it: "
             f"give the folder of another checkout. git says: {words}"
         ) from None
     if not top:
-        raise CannotLayOut(f"the repository of {rootdir} is bare: start pytest in a working tree")
+        raise CannotCompare(f"the repository of {rootdir} is bare: start pytest in a working tree")
     return top
 
 
@@ -284,9 +290,9 @@ def _commit(top: str, name: str, given: str) -> str:
     if given != name:
         words += f", which {given!r} asks for"
     if _is_shallow(top):
-        raise CannotLayOut(f"{words}, which is a shallow clone: {_fetch(name)}")
+        raise CannotCompare(f"{words}, which is a shallow clone: {_fetch(name)}")
     how = f". A branch that only the server has: {_fetch(name)}" if _branch(name) else ""
-    raise CannotLayOut(f"{words}, nor a folder of that name{how}")
+    raise CannotCompare(f"{words}, nor a folder of that name{how}")
 
 
 def _fetch(name: str) -> str:
@@ -307,7 +313,7 @@ def _merge_base(top: str, name: str, commit: str) -> str:
         return git(top, "merge-base", "HEAD", commit).strip()
     except GitError:
         how = f": {_fetch(name)}" if _is_shallow(top) else ""
-        raise CannotLayOut(f"HEAD and {name!r} have no common ancestor here{how}") from None
+        raise CannotCompare(f"HEAD and {name!r} have no common ancestor here{how}") from None
 
 
 def _is_shallow(top: str) -> bool:
@@ -325,7 +331,7 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
         scratch: where an index of our own may stand.
 
     Raises:
-        CannotLayOut: the files cannot be had, or not be written.
+        CannotCompare: the files cannot be had, or not be written.
     """
     try:
         if reference.folder:
@@ -335,11 +341,11 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
     except (OSError, GitError) as error:
         words = f"{reference.name} cannot be laid out in {tree}"
         if reference.commit and _is_partial(reference.root):
-            raise CannotLayOut(
+            raise CannotCompare(
                 f"{words}. This is a partial clone, which lacks files of it: git fetch --refetch "
                 "--no-filter origin"
             ) from None
-        raise CannotLayOut(f"{words}: {error}") from None
+        raise CannotCompare(f"{words}: {error}") from None
 
 
 def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
@@ -493,8 +499,10 @@ def _walk(folder: str) -> list[str]:
     return [path.replace(os.sep, "/") for path in found]
 
 
-class NotPreparedError(Exception):
+class NotPreparedError(CannotCompare):
     """The command for the tree has failed; the message has its last lines."""
+
+    option = "kernelprof_against_prepare"
 
 
 def copy_generated(

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,8 +37,7 @@ from pytest_kernelprof.against.protocol import (
     ToWorker,
     Wire,
 )
-from pytest_kernelprof.against.revision import local_variables, without
-from pytest_kernelprof.against.schedule import ContextOrder, StartStep
+from pytest_kernelprof.against.revision import CannotCompare, local_variables, without
 from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, watched
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.procfs import note_ours
@@ -55,6 +54,11 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Answer = Callable[[], Any]
 """Waits for the answer to what a worker was asked."""
+
+StartStep = Literal["start", "collect", "run"]
+"""How a worker comes to a call: its process "starts" with pytest, "collects" the tests, which
+loads the code, and "runs" the test up to the call."""
+START_STEPS: tuple[StartStep, ...] = ("start", "collect", "run")
 
 _START_S = 300.0
 _SENT_S = 30.0
@@ -166,8 +170,10 @@ def of_the_tree(
     return kept
 
 
-class NotUsableError(Exception):
+class NotUsableError(CannotCompare):
     """An interpreter cannot run the revision; the message says why and what to do."""
+
+    option = "--kernelprof-against-python"
 
 
 def interpreter_at(given: str, started_in: str) -> str:
@@ -306,7 +312,6 @@ class Worker:
 
     Attributes:
         why: why it has no process: how it died, was refused or was interrupted; else empty.
-        steps: those that its process has taken, the test apart.
         collected: its tests; None before they are collected.
         cuda: whether CUDA was up in it when it last answered.
         at: the call that it holds in; None outside of one.
@@ -323,12 +328,17 @@ class Worker:
 
     def _forget(self) -> None:
         """Begin without anything from an earlier process."""
-        self.steps: list[StartStep] = []
+        self._taken = 0
         self.collected: Collected | None = None
         self.cuda = False
         self.at: At | None = None
         self._test = ""
         self._left_s = 0.0
+
+    @property
+    def left(self) -> tuple[StartStep, ...]:
+        """The steps that it still has to take to come to a call; none where it holds in one."""
+        return START_STEPS[self._taken :] if self.at is None else ()
 
     @property
     def is_there(self) -> bool:
@@ -394,7 +404,7 @@ class Worker:
         elif isinstance(answer, Collected):
             self.cuda = answer.cuda
             self.collected = answer if isinstance(asked, Collect) else None
-            self.steps.append("start" if isinstance(asked, Launch) else "collect")
+            self._taken += 1
         return answer
 
     def _do(self, asked: ToWorker, step: Callable[[Process], R]) -> R:
@@ -446,6 +456,26 @@ class Worker:
         self._forget()
         if process is not None:
             process.end()
+
+
+class ContextOrder:
+    """Whose CUDA context was made first, by what is seen of both sides between their steps.
+
+    Attributes:
+        first: None until one is up, and where both were up when they were first seen.
+    """
+
+    def __init__(self) -> None:
+        self.first: Side | None = None
+        self._is_settled = False
+
+    def see(self, current: bool, baseline: bool) -> None:
+        """Note whether each has a context now."""
+        if self._is_settled or not (current or baseline):
+            return
+        self._is_settled = True
+        if not (current and baseline):
+            self.first = "current" if current else "baseline"
 
 
 class Reference(Worker):

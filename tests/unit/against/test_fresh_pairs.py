@@ -19,9 +19,8 @@ from pytest_kernelprof.against.protocol import (
     RunTest,
     TooLong,
 )
-from pytest_kernelprof.against.schedule import StartStep
 from pytest_kernelprof.against.timing import FreshPairs
-from pytest_kernelprof.against.worker import Process, WorkerError
+from pytest_kernelprof.against.worker import Process, StartStep, WorkerError
 from pytest_kernelprof.schema.comparison import Side
 
 TEST = "t.py::a"
