@@ -7,27 +7,29 @@ import contextlib
 import hashlib
 import io
 import itertools
-import json
 import math
 import os
 import signal
 import stat
 import sys
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.capture.rendezvous import note_missing
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin.collector import fail, first_line
 from pytest_kernelprof.plugin.items import concerns_us, run_state
+from pytest_kernelprof.schema import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 _INSIDE = "KERNELPROF_INSIDE_RANK"
@@ -46,8 +48,7 @@ class Place:
         return os.path.join(self.folder, f"rank{rank}.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """What a rank says to the others.
 
     Attributes:
@@ -57,9 +58,9 @@ class Word:
         exit: its exit status, once it has ended. measures: whether it measured anything.
     """
 
-    process: Sequence[Any]
-    tests: list[str] | None = None
-    problems: Sequence[dict[str, Any]] = ()
+    process: tuple[int, str]
+    tests: tuple[str, ...] | None = None
+    problems: tuple[dict[str, Any], ...] = ()
     exit: int | None = None
     measures: bool = False
 
@@ -126,19 +127,16 @@ _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode
 def read(path: str) -> Word | None:
     """What was written there; None where that is nothing whole."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return Word(**json.load(file))
-    except (OSError, ValueError, TypeError):
+        with open(path, "rb") as file:
+            return codec.decode(file.read(), Word)
+    except (OSError, ValueError):
         return None
 
 
 def write(path: str, word: Word) -> None:
     """Write it, whole or not at all."""
-    beside = f"{path}.{Real.getpid()}"
     with contextlib.suppress(OSError):
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(asdict(word), file)
-        Real.replace(beside, path)
+        codec.write_atomically(path, codec.encode(word))
 
 
 class Rank:
@@ -175,27 +173,26 @@ class Rank:
         Raises:
             pytest.UsageError: they run their tests in different orders.
         """
-        ids = [item.nodeid for item in session.items if concerns_us(item)]
+        ids = tuple(item.nodeid for item in session.items if concerns_us(item))
         self._say(tests=ids)
         if not self._takes_part or self._config.getoption("collectonly", False):
             return
         tests = {self._place.rank: ids, **self._tests_of_others()}
-        why = why_out_of_order(tests)
-        if why:
+        if why := why_out_of_order(tests):
             self._refuse(why)
         note_missing(missing(tests))
 
     def _refuse(self, why: str) -> None:
         raise pytest.UsageError(why)
 
-    def _tests_of_others(self) -> dict[int, list[str]]:
+    def _tests_of_others(self) -> dict[int, tuple[str, ...]]:
         """By rank; of one that has ended, or that is not there in time, nothing is known."""
-        deadline = now_s() + self._limit_s
-        said = {
-            rank: self._wait_for(rank, deadline, lambda one: one.tests is not None)
-            for rank in self._others
-        }
-        return {rank: one.tests for rank, one in said.items() if one and one.tests is not None}
+        deadline, found = now_s() + self._limit_s, {}
+        for rank in self._others:
+            said = self._wait_for(rank, deadline, lambda one: one.tests is not None)
+            if said is not None and said.tests is not None:
+                found[rank] = said.tests
+        return found
 
     def _stop(self, *_: object) -> None:
         if self._session is not None:
@@ -263,7 +260,10 @@ class FirstRank(Rank):
             return
         deadline = now_s() + self._limit_s
         others = {rank: self._wait_for(rank, deadline) for rank in self._others}
-        told = {one.nodeid: first_line(one) for one in _failed_here(session)}
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        stats = reporter.stats if reporter is not None else {}
+        failed = (*stats.get("failed", ()), *stats.get("error", ()))
+        told = {one.nodeid: first_line(one) for one in failed}
         for rank, said in others.items():
             for data in said.problems if said is not None else ():
                 self._tell(session, rank, data, told)
@@ -276,8 +276,8 @@ class FirstRank(Rank):
     def _tell(
         self, session: pytest.Session, rank: int, data: dict[str, Any], told: dict[str, str]
     ) -> None:
-        hook, config = self._config.hook, self._config
-        report = hook.pytest_report_from_serializable(config=config, data=data)
+        hook = self._config.hook
+        report = hook.pytest_report_from_serializable(config=self._config, data=data)
         here = told.get(report.nodeid)
         # The same limit is over on all; and of a rank that did not come each says it in its way.
         if here is not None and (here == first_line(report) or hasattr(report, _OUR_ERROR)):
@@ -341,7 +341,7 @@ class QuietRank(Rank):
         if report.failed:
             hook = self._config.hook
             data = hook.pytest_report_to_serializable(config=self._config, report=report)
-            self._say(problems=[*self._word.problems, data])
+            self._say(problems=(*self._word.problems, data))
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -373,18 +373,12 @@ class QuietRank(Rank):
             session.exitstatus = first.exit
 
     def _speak(self) -> None:
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if self._writer is not None:
-            self._writer.write(self._kept.getvalue())
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.write(self._kept.getvalue())
+            reporter = self._config.pluginmanager.getplugin("terminalreporter")
             if reporter is not None:
-                reporter._tw = self._writer
-            self._writer = None
-
-
-def _failed_here(session: pytest.Session) -> Iterator[Any]:
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    stats = reporter.stats if reporter is not None else {}
-    return (one for kind in ("failed", "error") for one in stats.get(kind, ()))
+                reporter._tw = writer
 
 
 def why_no_worker(config: pytest.Config) -> str:
@@ -426,7 +420,8 @@ def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
         tests: node ids in the order in which they run, by rank. Some may be of some ranks only.
     """
     for first, rank in itertools.combinations(sorted(tests), 2):
-        ours, theirs = _common(tests[first], tests[rank]), _common(tests[rank], tests[first])
+        both = {*tests[first]} & {*tests[rank]}
+        ours, theirs = ([test for test in tests[one] if test in both] for one in (first, rank))
         for one, other in zip(ours, theirs, strict=False):
             if one != other:
                 return (
@@ -445,8 +440,3 @@ def missing(tests: Mapping[int, Sequence[str]]) -> dict[str, frozenset[int]]:
         test: frozenset(rank for rank, ids in have.items() if test not in ids)
         for test in set.union(*have.values()) - everywhere
     }
-
-
-def _common(tests: Sequence[str], others: Sequence[str]) -> list[str]:
-    there = set(others)
-    return [test for test in tests if test in there]

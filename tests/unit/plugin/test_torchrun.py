@@ -100,7 +100,7 @@ def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     place = Place(0, 3, str(tmp_path))
     Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
     first = FirstRank(pytester.parseconfigure(), place)
-    assert torchrun.read(place.file(1)) == torchrun.Word([2**22 + 1, "1"])
+    assert torchrun.read(place.file(1)) == torchrun.Word((2**22 + 1, "1"))
     assert first._hear(1) is None
     assert not first._has_died(1)
     Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
@@ -169,7 +169,7 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
     if not started:
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
-    said = torchrun.Word([2**22 + 1, str(int(started) - 1)], exit=0)
+    said = torchrun.Word((2**22 + 1, str(int(started) - 1)), exit=0)
     torchrun.write(place.file(1), said)
     found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1)
     assert found == torchrun.read(place.file(1))
@@ -231,7 +231,7 @@ def run_beside(
     place = place_of_rank()
     assert place is not None
     other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
-    said = torchrun.Word(process, tests, exit=exit, measures=True)
+    said = torchrun.Word(process, tuple(tests), exit=exit, measures=True)
     torchrun.write(place.file(other), said)
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)
