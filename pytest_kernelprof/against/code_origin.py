@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import filecmp
 import functools
+import glob
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from pytest_kernelprof.against.import_redirect import (
 from pytest_kernelprof.against.revision import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import ModuleType
 
     from pytest_kernelprof.against.import_redirect import Mapping
@@ -53,21 +54,19 @@ class RightCode:
     """
 
     def __init__(self, launch: Launch) -> None:
-        self._path = launch.path
-        self._mapping = mapping = mapping_of(launch.root, launch.tree)
-        self._copies = copies = Copies(launch.tree)
+        self._launch = launch
+        self._mapping = mapping_of(launch.root, launch.tree)
+        self._copies = Copies(launch.tree)
         self._is_apart = bool(launch.python)
-        self._is_own = mapping.tree == mapping.root  # a fresh process of today's code
-        self.reads = Reads(mapping)
-        self._tests = {os.path.join(launch.tree, path) for path in launch.tests}
-        self._tree = launch.tree
-        stand_in = [copies.stand_in] if self._is_apart else []
-        self.origins = Origins(launch.tree, launch.tests, *stand_in)
+        self._is_own = launch.tree == launch.root  # a fresh process of today's code
+        self.reads = Reads(self._mapping)
+        self.origins = Origins(launch.tree, launch.tests, self._copies if self._is_apart else None)
 
     def bring_in_reach(self) -> str:
         """Make packages come from the tree, or from another environment that has the same ones;
         return why that cannot be done, empty where it can."""
-        whole = [*self._path, *sys.path] if self._is_apart else self._path
+        given = self._launch.path
+        whole = [*given, *sys.path] if self._is_apart else given
         if self._is_own:
             redirect(whole, self._mapping)
             return ""
@@ -100,12 +99,12 @@ class RightCode:
         installed packages and of compiled code are not known."""
         if test is None or self._is_apart:
             return ()
-        found: set[str] = set()
+        tree, found = self._launch.tree, set[str]()
         for profile in test.profiles:
             files = {_file_of(kernel) for kernel in profile.kernels}
-            if files <= self._tests:
+            if files <= {os.path.join(tree, path) for path in self._launch.tests}:
                 found |= files
-        return tuple(sorted(os.path.relpath(file, self._tree) for file in found))
+        return tuple(sorted(os.path.relpath(file, tree) for file in found))
 
 
 def _file_of(kernel: Kernel) -> str:
@@ -155,9 +154,9 @@ class Copies:
         """The packages in the import roots of the tree, each with its ``__init__.py``."""
         found: dict[str, str] = {}
         for root in self._roots:
-            for name in _names_in(root):
-                file = os.path.join(root, name, "__init__.py")
-                if name.isidentifier() and os.path.isfile(file):
+            for file in sorted(glob.glob(os.path.join(glob.escape(root), "*", "__init__.py"))):
+                name = os.path.basename(os.path.dirname(file))
+                if name.isidentifier():
                     found.setdefault(name, file)
         return found
 
@@ -174,15 +173,11 @@ class Copies:
                 yield name, file, in_tree
 
     def _has(self, top: str) -> bool:
-        found = self._tops.get(top)
-        if found is None:
-            names = (top, f"{top}.py")
-            found = top not in sys.stdlib_module_names and top != _OURS
-            found = found and any(
-                os.path.exists(os.path.join(root, name)) for root in self._roots for name in names
-            )
-            self._tops[top] = found
-        return found
+        if top not in self._tops:
+            paths = (os.path.join(root, one) for root in self._roots for one in (top, f"{top}.py"))
+            is_foreign = top in sys.stdlib_module_names or top == _OURS
+            self._tops[top] = not is_foreign and any(map(os.path.exists, paths))
+        return self._tops[top]
 
     def _file_of(self, name: str) -> str:
         """The tree's file for a module; empty without one."""
@@ -208,31 +203,19 @@ def _import_roots(tree: str) -> list[str]:
     return [root for root in roots if os.path.isdir(root)]
 
 
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 class Origins:
     """Follows what modules of a tree hold of each other.
 
     Args:
         tests: the files of the tree that are today's, relative to it.
-        stand_in: the tree's file that the file of a module from elsewhere is a copy of, if any.
+        copies: of another environment, whose modules stand for the tree's files.
     """
 
-    def __init__(
-        self,
-        tree: str,
-        tests: Sequence[str],
-        stand_in: Callable[[ModuleType], str] = lambda _: "",
-    ) -> None:
+    def __init__(self, tree: str, tests: Sequence[str], copies: Copies | None = None) -> None:
         self._tree = tree
         self._tests = {os.path.join(tree, path) for path in tests}
         self._changed = changed(tests, tree)
-        self._stand_in = stand_in
+        self._copies = copies
 
     def reached(self, start: Iterable[ModuleType]) -> tuple[str, ...]:
         """The revision's own files, relative to the tree, among modules and what they hold."""
@@ -240,13 +223,12 @@ class Origins:
         files = set()
         while waiting:
             name = waiting.pop()
-            if name in seen:
+            module = sys.modules.get(name)
+            if name in seen or module is None:
                 continue
             seen.add(name)
-            module = sys.modules.get(name)
-            if module is None:
-                continue
-            file = self._stand_in(module) or getattr(module, "__file__", None)
+            stand_in = self._copies.stand_in(module) if self._copies is not None else ""
+            file = stand_in or getattr(module, "__file__", None)
             if not self._is_of_the_tree(module, file):
                 continue
             if file and os.path.realpath(file) in self._tests:

@@ -33,14 +33,13 @@ from pytest_kernelprof.against.supervisor import end, last_lines, watched
 from pytest_kernelprof.baseline.snapshots import FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pytest_kernelprof.against.protocol import Launch
 
 _MERGE_BASE = "merge-base:"
-_LFS = b"version https://git-lfs.github.com/spec/"
-_LFS_LARGEST = 1024
+_LFS = "version https://git-lfs.github.com/spec/"
 _SHORT = 7
 _MOST_NAMED = 3
 _LAST_LINES = 10
@@ -357,8 +356,7 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     notes = []
     if submodules:
         notes.append(f"submodules are empty in the baseline: {named(submodules)}")
-    pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
-    if pointers:
+    if pointers := _pointers(top, commit):
         notes.append(f"files of git LFS are pointers in the baseline: {named(pointers)}")
     return tuple(notes)
 
@@ -370,39 +368,29 @@ def named(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _uses_lfs(top: str, commit: str) -> bool:
-    how = ("--quiet", "--fixed-strings", "filter=lfs")
-    return _asked(top, "grep", *how, commit, "--", "*.gitattributes") is not None
-
-
-def _pointers(tree: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(tree):
-        for name in names:
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and os.path.getsize(path) < _LFS_LARGEST:
-                with open(path, "rb") as file:
-                    if file.read(len(_LFS)) == _LFS:
-                        yield os.path.relpath(path, tree)
+def _pointers(top: str, commit: str) -> list[str]:
+    """The files of git LFS, of which git itself has only pointers."""
+    how = ("grep", "-z", "--name-only", "--no-color", "--basic-regexp")
+    if _asked(top, *how, "filter=lfs", commit, "--", "*.gitattributes") is None:
+        return []
+    printed = _asked(top, *how, f"^{_LFS}", commit) or ""
+    return [one.partition(":")[2] for one in printed.split("\0") if one]
 
 
 def _copy_checkout(folder: str, tree: Path) -> None:
     """All of another checkout as it stands, what git ignores included, but no environments."""
 
     def left_out(where: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if name in _NOT_COPIED
-            or _is_environment(where, name)
-            or not _is_copied(os.path.join(where, name))
-        }
+        return {name for name in names if name in _NOT_COPIED or not _is_copied(where, name)}
 
     shutil.copytree(folder, tree, symlinks=True, ignore=left_out, dirs_exist_ok=True)
 
 
-def _is_copied(path: str) -> bool:
-    """Whether it is a file, a folder or a link: a pipe has no end."""
-    return os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+def _is_copied(where: str, name: str) -> bool:
+    """Whether it is a file, a folder or a link, as a pipe has no end; and no environment."""
+    path = os.path.join(where, name)
+    is_a_kind = os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+    return is_a_kind and not _is_environment(where, name)
 
 
 def _is_environment(where: str, name: str) -> bool:
@@ -523,20 +511,16 @@ def copy_generated(
     copied: list[str] = []
     notes = []
     for pattern in patterns:
-        found = [os.path.join(rootdir, name) for name in _files(pattern, rootdir)]
-        names = [os.path.relpath(path, root) for path in found]
-        known = tracked(root, names)
-        new = [
-            one
-            for one in names
-            if one not in known and not os.path.lexists(os.path.join(tree, one))
-        ]
+        paths = (os.path.join(rootdir, name) for name in _files(pattern, rootdir))
+        names = [os.path.relpath(path, root) for path in paths]
         if not names:
             notes.append(f"kernelprof_against_copy: {pattern} matches no file")
-        for name in new:
-            _copy_file(name, root, tree)
-        copied += new
-    return tuple(dict.fromkeys(copied)), tuple(notes)
+        known = tracked(root, names)
+        for name in names:
+            if name not in known and not os.path.lexists(os.path.join(tree, name)):
+                _copy_file(name, root, tree)
+                copied.append(name)
+    return tuple(copied), tuple(notes)
 
 
 def _files(pattern: str, rootdir: str) -> list[str]:

@@ -74,7 +74,7 @@ def last_lines(log: str, size: int) -> list[str]:
 def main(arguments: list[str]) -> NoReturn:
     """Start a command in a session of its own; end as it does, or with who started this."""
     run, folder, log, ends, *command = arguments
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handles = tuple(map(int, filter(None, ends.split(","))))
     kept = join_folder(Path(folder))
@@ -96,10 +96,6 @@ def main(arguments: list[str]) -> NoReturn:
         _end(process)
         kept.let_go()
     sys.exit(process.returncode if process.returncode >= 0 else 128 - process.returncode)
-
-
-def _leave(*_: object) -> NoReturn:
-    sys.exit(0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

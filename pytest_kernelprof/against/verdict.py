@@ -179,11 +179,10 @@ def _compare(
     metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
-    if timed is None or paired is None or not paired.pairs:
-        # Measured one after the other, by processes that differ.
-        kernels = diff_profiles(baseline, current, noticed=None)
-    else:
+    if timed is not None and timed.paired.pairs:
         kernels, paired = _timed_diff(baseline, current, timed)
+    else:  # measured one after the other, by processes that differ
+        kernels = diff_profiles(baseline, current, noticed=None)
     found = ProfileComparison(
         source="revision",
         label=current.label,

@@ -167,7 +167,7 @@ def _heard(homes: dict[Any, int]) -> dict[int, Ended | None]:
             return found
         for home in ready:
             one = found[waiting.pop(home)] = _received(home)
-            is_well = one is not None and one.raised is None and one.skipped is None
+            is_well = one is not None and not one.raised and one.skipped is None
             if not is_well and deadline is None:
                 deadline = now_s() + _TO_END_S
     return found
@@ -191,20 +191,13 @@ def _raise_first(
         processes[dead[0]].join(_TO_END_S)
         how = _how_ended(processes[dead[0]].exitcode)
         raise IncompleteProfile(f"rank {dead[0]} of {job.size} died ({how}) in {job.test}")
-    skipped = {
-        rank: one.skipped
-        for rank, one in sorted(ended.items())
-        if one is not None and one.skipped is not None
-    }
-    raised = [
-        (rank, pickle.loads(one.raised), one.told)
-        for rank, one in sorted(ended.items())
-        if one is not None and one.raised is not None
-    ]
+    there = {rank: one for rank, one in sorted(ended.items()) if one is not None}
+    skipped = {rank: one.skipped for rank, one in there.items() if one.skipped is not None}
+    raised = [(pickle.loads(one.raised), rank) for rank, one in there.items() if one.raised]
     if raised:
-        rank, error, told = min(raised, key=lambda one: isinstance(one[1], IncompleteProfile))
+        error, rank = min(raised, key=lambda one: isinstance(one[0], IncompleteProfile))
         if not isinstance(error, IncompleteProfile) or not skipped:
-            raise error from RankTraceback(f"\n\nrank {rank}:\n{told}")
+            raise error from RankTraceback(f"\n\nrank {rank}:\n{there[rank].told}")
     if len(skipped) == job.size:
         words = next(iter(skipped.values()))
         raise NotJudged(words) if job.unmeasured else pytest.skip.Exception(words)
@@ -274,14 +267,14 @@ class Ended:
     Attributes:
         profiles: the records that it took. unfinished: what it asked for beside these.
         returned: what the function returned, pickled.
-        raised: what it raised, pickled; None where nothing. told: that with its traceback.
+        raised: what it raised, pickled; empty where nothing. told: that with its traceback.
         skipped: why it skipped the test; None where it did not.
     """
 
     profiles: list[bytes] = field(default_factory=list)
     unfinished: list[Request] = field(default_factory=list)
     returned: bytes = b""
-    raised: bytes | None = None
+    raised: bytes = b""
     told: str = ""
     skipped: str | None = None
 
