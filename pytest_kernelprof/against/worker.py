@@ -78,7 +78,7 @@ def version(name):
         return ""
 names = {{"pytest": "pytest", "pytest_kernelprof": "{PLUGIN}"}}
 found = {{dist: util.find_spec(name) and version(dist) for name, dist in names.items()}}
-print(json.dumps({{"prefix": sys.prefix, "python": sys.version.split()[0], "found": found}}))
+print(json.dumps({{"prefix": sys.prefix, "found": found}}))
 """
 # Variables of those who run tests or measure coverage, which this run's are not.
 _DROPPED = (
@@ -124,7 +124,7 @@ def arguments_for(config: pytest.Config, mapping: Mapping) -> tuple[str, ...]:
     added = [f"--rootdir={mapping.path(str(config.rootpath))}"]
     if config.inipath is not None:
         added.append(f"--config-file={mapping.path(str(config.inipath))}")
-    if config.pluginmanager.hasplugin("_cov") or config.pluginmanager.hasplugin("pytest_cov"):
+    if any(map(config.pluginmanager.hasplugin, ("_cov", "pytest_cov"))):
         added.append("--no-cov")
     return (*added, *given)
 
@@ -195,8 +195,10 @@ def interpreter_at(given: str, started_in: str) -> str:
             "is installed, for example .venv-main/bin/python"
         )
     program = os.path.abspath(program)
-    about = _asked(program, given)
-    ours, found = _our_version(), about["found"]
+    about, ours = _asked(program, given), ""
+    with contextlib.suppress(metadata.PackageNotFoundError):  # it may be in reach all the same
+        ours = metadata.version(PLUGIN)
+    found = about["found"]
     wanted = f"{given} -m pip install pytest {PLUGIN}" + (f"=={ours}" if ours else "")
     for name in ("pytest", PLUGIN):
         if not found[name]:
@@ -208,14 +210,6 @@ def interpreter_at(given: str, started_in: str) -> str:
         )
     same = os.path.realpath(about["prefix"]) == os.path.realpath(sys.prefix)
     return "" if same else program
-
-
-def _our_version() -> str:
-    """Empty where this package is in reach without having been installed."""
-    try:
-        return metadata.version(PLUGIN)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _asked(program: str, given: str) -> dict[str, Any]:
@@ -232,13 +226,12 @@ def _asked(program: str, given: str) -> dict[str, Any]:
     except OSError as error:
         raise NotUsableError(f"{given} cannot be run ({error.strerror or error})") from None
     try:
-        about: dict[str, Any] = json.loads(done.stdout)
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
     except ValueError:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gave no answer"]
         raise NotUsableError(
             f"{given} does not run as a Python (status {done.returncode}: {lines[-1][:_SHOWN]})"
         ) from None
-    return about
 
 
 class WorkerError(Exception):
@@ -426,9 +419,9 @@ class Worker:
             raise
 
     def _death(self, process: Process, asked: ToWorker, error: Lost) -> str:
-        doing = "it was starting"
-        if not isinstance(asked, (Launch, Collect)):
-            doing = f"it {'took rounds of' if isinstance(asked, DoStep) else 'ran'} {self._test}"
+        does = "took rounds of" if isinstance(asked, DoStep) else "ran"
+        starts = isinstance(asked, (Launch, Collect))
+        doing = "it was starting" if starts else f"it {does} {self._test}"
         if isinstance(error, TooLong):
             return f"{self.name} was ended: {doing} for more than {process.timeout_s:g} s"
         return f"{self.name} died while {doing} ({error}){process.last_words()}"

@@ -77,11 +77,8 @@ class Served:
     """
 
     def __init__(self, wire: Wire, code: RightCode, seed: int | None) -> None:
-        self._wire = wire
-        self._code = code
-        self._seed = seed
-        self._holds = False
-        self._call: str | None = None
+        self._wire, self._code, self._seed = wire, code, seed
+        self._asked = RunTest()
         self._kept: frozenset[str] = frozenset()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
@@ -142,7 +139,7 @@ class Served:
         while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
             before = set(sys.modules)
-            self._done, self._holds, self._call = Done(asked.id), asked.holds, asked.call
+            self._done, self._asked = Done(asked.id), asked
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
@@ -201,7 +198,7 @@ class Served:
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Hold in a call whose kernels can be timed, and do what the candidate wants of it. Who
         holds is at rest, as far as the GPU's lock goes."""
-        is_wanted = self._holds and self._call in (None, call.label)
+        is_wanted = self._asked.holds and self._asked.call in (None, call.label)
         if not is_wanted or call.more.why_untimed():
             return
         from pytest_kernelprof.plugin.ledger import without_kernels
@@ -214,7 +211,7 @@ class Served:
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
-        self._holds = asked.holds
+        self._asked = replace(self._asked, holds=asked.holds)
         usage_lock.go_on()
 
     def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
@@ -243,10 +240,9 @@ def _passed_unexpectedly(report: pytest.TestReport) -> bool:
 def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
     """What went wrong, in a line."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else ""
-    if isinstance(report.longrepr, tuple):
-        text = report.longrepr[2]
+    text = (
+        report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(crash, "message", "")
+    )
     lines = [line.strip() for line in (text or report.longreprtext).splitlines() if line.strip()]
-    if not text:
-        lines = lines[-1:]
-    return (lines[0].removeprefix("E ").strip() if lines else "no reason given")[:_LONGEST]
+    found = (lines[0] if text else lines[-1]) if lines else "no reason given"
+    return found.removeprefix("E ").strip()[:_LONGEST]

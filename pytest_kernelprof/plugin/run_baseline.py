@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -117,12 +117,8 @@ class Baselines:
 
 def _lean(test: Test) -> Test:
     """A test without what is only looked at."""
-    return Test(
-        test.id,
-        tuple(
-            replace(one, verdicts=(), copies=(), waits=(), second_look={}) for one in test.profiles
-        ),
-    )
+    less: dict[str, Any] = {"verdicts": (), "copies": (), "waits": (), "second_look": {}}
+    return Test(test.id, tuple(replace(one, **less) for one in test.profiles))
 
 
 class Baseline:
@@ -268,17 +264,16 @@ class RunBaseline:
         if self._refused:
             return None
         tests = tuple(self._collector.tests())
-        compared = (
-            profile
-            for test in tests
-            for profile in test.profiles
-            if any(
-                one.limit == LIMIT_OF["run"] and not one.is_uncompared for one in profile.verdicts
-            )
-        )
+        every = (profile for test in tests for profile in test.profiles)
+        compared = filter(_is_compared, every)
         now = profiles_of(tests)
         found = comparison_of(self._keys, now, compared, self._allowed, self._unfinished)
         return replace(found, name=self._path, began=self._began)
+
+
+def _is_compared(profile: Profile) -> bool:
+    of_run = (one for one in profile.verdicts if one.limit == LIMIT_OF["run"])
+    return any(not one.is_uncompared for one in of_run)
 
 
 def _folder(config: pytest.Config) -> Path:

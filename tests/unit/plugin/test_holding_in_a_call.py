@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from records import profile
 
-from pytest_kernelprof.against.protocol import At, FromWorker, Go, ToWorker, Wire
+from pytest_kernelprof.against.protocol import At, FromWorker, Go, RunTest, ToWorker, Wire
 from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.file_lock import can_share
 from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
@@ -41,7 +41,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
     (inward, to_it), (from_it, outward) = os.pipe(), os.pipe()
     candidate = Wire(from_it, to_it, FromWorker)
     served = Served(Wire(inward, outward, ToWorker), SimpleNamespace(), None)  # type: ignore[arg-type]
-    served._holds = True
+    served._asked = RunTest(holds=True)
     more = SimpleNamespace(
         work=lambda result: ("argument 1: float32 8, strides (1,), cuda:0",),
         why_untimed=lambda: "",
@@ -62,6 +62,6 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
 
 def test_a_fresh_worker_holds_only_in_the_call_that_is_timed(seat: SharedGpuLock) -> None:
     served = Served(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
-    served._holds, served._call = True, "profile 2"
+    served._asked = RunTest(holds=True, call="profile 2")
     served._after_call(SimpleNamespace(), SimpleNamespace(label=""))  # type: ignore[arg-type]
     assert seat.shares
