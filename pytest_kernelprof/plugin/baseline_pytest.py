@@ -25,6 +25,7 @@ from pytest_kernelprof.against.protocol import (
     serve,
 )
 from pytest_kernelprof.against.worker import RESET
+from pytest_kernelprof.capture import torch_profiler
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
@@ -118,6 +119,8 @@ class Served:
             self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
             self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
+            if asked.loads:
+                torch_profiler.load()
         return True
 
     @pytest.hookimpl(tryfirst=True)
