@@ -1,7 +1,7 @@
 """Checks in a worker that its code is the revision's.
 
-``Origins`` follows what modules import and hold of each other. ``Copies`` finds modules that come
-from elsewhere although the tree has them. ``Reads`` notes the user's files that are opened.
+``Origins`` follows which modules use which. ``Copies`` finds modules that are loaded from elsewhere
+although the tree has them. ``Reads`` notes which of the user's files are opened.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 _FOLDERS = ("", "src", "python", "lib")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _DEPTH = 3
-# What others wrote, whose packages are installed by themselves.
+# Code of other projects, whose packages are installed separately.
 _OTHERS = ("third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "external")
 _OURS = "pytest_kernelprof"
 _EVENTS = ("open", "ctypes.dlopen")
 _MOST = 20
-"""So many are known by name between two questions."""
+"""At most so many files are noted for one test."""
 _COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph ")
 
 
@@ -63,8 +63,8 @@ class RightCode:
         self.origins = Origins(launch.tree, launch.tests, self._copies if self._is_apart else None)
 
     def bring_in_reach(self) -> str:
-        """Make packages come from the tree, or from another environment that has the same ones;
-        return why that cannot be done, empty where it can."""
+        """Make imports find the tree, or another environment that has the same packages; return why
+        that cannot be done, empty if it can."""
         given = self._launch.path
         whole = [*given, *sys.path] if self._is_apart else given
         if self._is_own:
@@ -80,7 +80,7 @@ class RightCode:
         return ""
 
     def wrong(self, modules: Iterable[tuple[str, object]]) -> str:
-        """Why the loaded code is not the revision's; empty where it is."""
+        """Why the loaded code is not the revision's; empty if it is."""
         if self._is_own:
             return ""
         loaded = list(modules)
@@ -95,7 +95,7 @@ class RightCode:
         return self._copies.of_today(loaded)
 
     def lines_of_today(self, test: Test | None) -> tuple[str, ...]:
-        """Today's files, where they hold all lines that launch the kernels of a profile. Lines of
+        """The user's test files that hold all lines that launch the kernels of a profile. Lines of
         installed packages and of compiled code are not known."""
         if test is None or self._is_apart:
             return ()
@@ -108,14 +108,14 @@ class RightCode:
 
 
 def _file_of(kernel: Kernel) -> str:
-    """The file of the line that launches a kernel; empty where it is not known."""
+    """The file of the line that launches a kernel; empty if it is not known."""
     if any(operator.startswith(_COMPILED) for operator in kernel.operators):
         return ""  # the line is that of the call
     return os.path.realpath(kernel.source.rpartition(":")[0]) if kernel.source else ""
 
 
 class Copies:
-    """The modules of a tree, to tell which of them are loaded from elsewhere."""
+    """The modules of a tree, to find those of them that are loaded from elsewhere."""
 
     def __init__(self, tree: str) -> None:
         self._tree = tree
@@ -204,7 +204,7 @@ def _import_roots(tree: str) -> list[str]:
 
 
 class Origins:
-    """Follows what modules of a tree hold of each other.
+    """Follows which modules of a tree use which.
 
     Args:
         tests: the files of the tree that are today's, relative to it.
@@ -218,7 +218,7 @@ class Origins:
         self._copies = copies
 
     def reached(self, start: Iterable[ModuleType]) -> tuple[str, ...]:
-        """The revision's own files, relative to the tree, among modules and what they hold."""
+        """The revision's own files, relative to the tree, among modules and what they use."""
         waiting, seen = [module.__name__ for module in start], set[str]()
         files = set()
         while waiting:
@@ -239,8 +239,8 @@ class Origins:
         return tuple(sorted(files))
 
     def shared_with(self, tests: Collection[str]) -> tuple[str, ...]:
-        """Today's files, relative to the tree, that the revision has otherwise, and that are code
-        of it: its own modules import them, or they are loaded and no test imports them.
+        """The user's files, relative to the tree, that differ from the revision's and are part of
+        its code: its own modules import them, or they are loaded and no test imports them.
 
         Args:
             tests: the files, absolute, that hold tests or are plugins of pytest.
@@ -266,7 +266,7 @@ class Origins:
         return tuple(path for path in self._changed if os.path.join(self._tree, path) in code)
 
     def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
-        """Today's files among modules of these names, the packages around them, and what all those
+        """The user's files among modules of these names, their packages, and all that they
         import."""
         waiting, seen, files = list(names), {""}, set()
         while waiting:
@@ -286,7 +286,7 @@ class Origins:
 
 
 def _held(module: ModuleType) -> list[str]:
-    """The names of modules that a module holds, or holds something of."""
+    """The names of modules that a module holds, or of whose objects it holds one."""
     found = []
     for value in list(vars(module).values()):
         name = vars(value).get("__name__") if isinstance(value, type(sys)) else None
@@ -298,8 +298,8 @@ def _held(module: ModuleType) -> list[str]:
 
 @functools.cache
 def _imported_by(file: str, package: str) -> tuple[str, ...]:
-    """The names that a file imports anywhere, in its functions too: what another file has loaded
-    before does not come anew when a test imports it."""
+    """The names that a file imports anywhere, also in functions: a module that another file loaded
+    before is not loaded again when a test imports it."""
     try:
         with open(file, "rb") as opened:
             tree = ast.parse(opened.read())
@@ -331,7 +331,7 @@ class Reads:
         sys.addaudithook(self._look)
 
     def taken(self) -> tuple[str, ...]:
-        """The files since it was asked last, relative to the user's folder."""
+        """The files since the last call, relative to the user's folder."""
         found, self._seen = tuple(self._seen), {}
         return found
 
@@ -339,7 +339,7 @@ class Reads:
         if event not in _EVENTS:
             return
         path = arguments[0]
-        # Of nearly all files this is all that is done.
+        # For nearly all files, the check ends here.
         if isinstance(path, str):
             if not path.startswith(self._root):
                 return

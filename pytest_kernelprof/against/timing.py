@@ -63,7 +63,7 @@ class Taken:
 
     Attributes:
         current, baseline: the last session of rounds of each.
-        conditions: what the GPU was like.
+        conditions: of the GPU meanwhile.
     """
 
     pair: TimedPair
@@ -139,7 +139,7 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
             _do(rounds, DoStep("open"))
         for name in intervals.order_of_turns(SIDES, first, turns):
             _do(sides[name], DoStep("take", _OF_A_TURN))
-    except WorkerError:  # at Ctrl-C nobody is waited for
+    except WorkerError:  # at Ctrl-C no side is waited for
         for rounds in sides.values():
             with contextlib.suppress(WorkerError):
                 rounds(DoStep("leave"))()
@@ -149,7 +149,7 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
         return current(DoStep("close"))(), reading()
     except WorkerError:
         with contextlib.suppress(WorkerError):
-            reading()  # it is not the answer to what is asked next
+            reading()  # else it would be taken for the answer to the next record
         raise
 
 
@@ -168,11 +168,11 @@ def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[inter
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A call whose kernels were to be timed.
+    """The times of a call on both sides.
 
     Attributes:
-        another_work: how the baseline's work differs; empty where it does not.
-        baseline_kernels_us, current_kernels_us: of each kernel in launch order what it takes.
+        another_work: how the baseline's work differs; empty if it does not.
+        baseline_kernels_us, current_kernels_us: what each kernel takes, in launch order.
     """
 
     paired: Paired
@@ -233,7 +233,7 @@ def time_call(
 
 
 def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:
-    """How the work of two sides first differs, in words; empty where it does not."""
+    """How the work of two sides first differs, in words; empty if it does not."""
     for one, other in zip(current, baseline, strict=False):
         if one != other:
             place, _, words = one.partition(": ")
@@ -440,8 +440,8 @@ class FreshPairs:
                 worker.end()
 
     def _pair(self, key: tuple[Side, int]) -> FreshPair:
-        """The pair of a key. Where one of its workers is gone, both are started again, as their
-        order is another."""
+        """The pair of a key. If one of its workers is gone, both are started again, because their
+        order would be another one."""
         known = self._pairs.get(key)
         if known is None or not all(one.is_there for one in known.workers.values()):
             workers = known.workers if known is not None else {s: self._worker(s) for s in SIDES}

@@ -86,15 +86,15 @@ _DROPPED = (
     *("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTEST_CURRENT_TEST"),
     *("PYTEST_XDIST_WORKER_COUNT", "PYTHONSTARTUP"),
 )
-# What ties a process to the interpreter that it was started by.
+# Variables that tie a process to the interpreter that started it.
 _INTERPRETERS = frozenset({"PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
 _MAPPED = ("PYTEST_ADDOPTS", "PWD")
-# A worker's name, by which fixtures tell ports, databases and files apart: none that xdist gives.
+# Fixtures tell the ports, databases and files of workers apart by this; xdist gives no such number.
 _FIRST_WORKER = 90
 
-# What options are, once pytest and its plugins have read them, where they have not been given.
+# The values of options that were not given, after pytest and its plugins have read them.
 RESET: dict[str, object] = {
-    # of selection: the candidate has selected
+    # of selection: the user's process has selected
     **dict.fromkeys(("keyword", "markexpr"), ""),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "collectonly"), False),
     **dict.fromkeys(("deselect", "ignore", "ignore_glob")),
@@ -177,7 +177,7 @@ class NotUsableError(CannotCompare):
 
 
 def interpreter_at(given: str, started_in: str) -> str:
-    """The program to start; empty where it is that of this very environment.
+    """The program to start; empty if it is that of this environment.
 
     Args:
         given: a path, or the name of a program. started_in: what a path is relative to.
@@ -187,7 +187,7 @@ def interpreter_at(given: str, started_in: str) -> str:
     """
     expanded = os.path.expanduser(given)
     named = os.sep not in expanded
-    # A link is what an environment's python is known by: it is not followed.
+    # The python of an environment is a link: it must not be followed.
     program = shutil.which(expanded) if named else os.path.join(started_in, expanded)
     if program is None or not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise NotUsableError(
@@ -242,8 +242,8 @@ class Process:
     """A worker's process.
 
     Args:
-        number: tells it from all others of the run. timeout_s: how long a test may take in it,
-            without the time for which it holds.
+        number: identifies it within the run. timeout_s: how long a test may take in it, without
+            the time for which it holds.
 
     Attributes:
         launch: the first record to send. wire: to send it over.
@@ -289,7 +289,7 @@ class Process:
 
 
 def _command(python: str, ends: tuple[int, int]) -> list[str]:
-    """The command of a worker: of another interpreter and its plugin, where one is given."""
+    """The command of a worker; another interpreter has its own plugin."""
     started = CODE.format(module="pytest_kernelprof.plugin.baseline_pytest")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     package = "" if python else PACKAGE_ROOT
@@ -304,7 +304,7 @@ class Worker:
         start: starts a process. name: the worker in messages.
 
     Attributes:
-        why: why it has no process: how it died, was refused or was interrupted; else empty.
+        why: why it has no process: it died, was refused or was interrupted; else empty.
         collected: its tests; None before they are collected.
         cuda: whether CUDA was up in it when it last answered.
         at: the call that it holds in; None outside of one.
@@ -320,7 +320,7 @@ class Worker:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without anything from an earlier process."""
+        """Forget all that an earlier process said."""
         self._taken = 0
         self.collected: Collected | None = None
         self.cuda = False
@@ -346,7 +346,7 @@ class Worker:
             raise WorkerError(self.why)
 
     def start(self) -> Answer:
-        """Start its process; the answer comes once its pytest is up.
+        """Start its process; it answers when its pytest has started.
 
         Raises:
             WorkerError: it cannot be started, or has been too often.
@@ -497,11 +497,11 @@ class Reference(Worker):
 
     @property
     def first(self) -> Side | None:
-        """Whose CUDA context was made first, of the two; None where that is not known."""
+        """The side whose CUDA context was made first; None if that is not known."""
         return self._order.first
 
     def come_up(self) -> None:
-        """Start it, and do not wait for it."""
+        """Start it without waiting for it."""
         with contextlib.suppress(WorkerError):  # which ``collect`` tells
             self._begin_to_start()
 
@@ -510,7 +510,7 @@ class Reference(Worker):
         self._is_up = self.start()
 
     def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> Collected:
-        """Have it collect, and wait for that; nothing where it cannot.
+        """Have it collect, and wait for that; empty if it cannot.
 
         Args:
             kept: as of ``Collect``.
@@ -549,13 +549,13 @@ class Reference(Worker):
                 self._done = _why_missing(test, collected.errors)
 
     def go(self, *, holds: bool) -> None:
-        """Have it run on, if it holds."""
+        """Let it run on, if it holds."""
         if self.at is not None:
             with contextlib.suppress(WorkerError):
                 self._step(Go(holds))
 
     def answer(self) -> Done | str:
-        """Have it run to the end of the test; what the test did there, or why it did not run."""
+        """Let it run to the end of the test; how the test ended, or why it did not run."""
         self.go(holds=False)
         return self.why or self._done
 

@@ -92,7 +92,7 @@ _UNMEASURED = (
 )
 
 _WORKERS = 100
-"""The numbers of fresh workers begin beyond those of all references."""
+"""The numbers of fresh workers are larger than those of all references."""
 
 
 def begin(config: pytest.Config) -> None:
@@ -136,12 +136,12 @@ class AgainstRun:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
-        """Tell a worker of pytest-xdist where it is."""
+        """Tell a worker of pytest-xdist how both sides' processes are started."""
         sent = {side: codec.encode(launch).decode() for side, launch in self.launches.items()}
         node.workerinput[_ATTRIBUTE] = sent  # type: ignore[attr-defined]
 
     def comparison(self) -> RunComparison:
-        """What the run was compared with, and which tests failed before they could be."""
+        """What the run was compared with, and the tests that failed before they were compared."""
         launch = self.launches["baseline"]
         failed = tuple(
             ProfileComparison(source="revision", test=test.id, change="not compared", reason=_FAILS)
@@ -194,9 +194,9 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
 
 
 class AgainstTests:
-    """In a process that runs tests: has each run by a reference first, and compares.
+    """In a process that runs tests: has the reference run each test first, and compares.
 
-    First, as time limits and the clocks of other plugins begin with the test itself.
+    First, because time limits and the clocks of other plugins begin with the test itself.
     """
 
     def __init__(self, config: pytest.Config, launches: Launches) -> None:
@@ -214,7 +214,7 @@ class AgainstTests:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Start the reference, which comes up while tests are collected here."""
-        # Another environment has its own path: it imports from the user's folders besides.
+        # Another environment has a path of its own, and needs only the user's folders.
         users = tuple(one for one in sys.path if one and self._mapping.is_users(one))
         self._launches = {
             side: replace(one, path=users if one.python else tuple(sys.path), seed=self._seed())
@@ -260,26 +260,26 @@ class AgainstTests:
         shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
-        if self._code:  # which then is its own there
+        if self._code:  # the reference then runs the revision's own files
             self._reference.end()
             self._reference.collect(there, kept)
         self._brings_up["baseline"] = self._reference.brings_up
         if self._brings_up["current"] == "run" and inventory.cuda_is_up():
             self._brings_up["current"] = "collect"
-        # What was built beside the code would be sought in the tree; another environment has it.
+        # The tree lacks what was built beside the user's code; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
             self._reference.refuse(compiled)
         run_state(self._config).after_call = self._turns.after_call
-        # Registered after all others, it is around what they do in the call phase.
+        # Registered last, it wraps what all others do in the call phase.
         self._config.pluginmanager.register(_AroundCalls(self))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """The reference runs the test, up to its first call that is timed, before it is run
-        here; then both go on from call to call."""
+        """The reference runs the test up to its first call that is timed. Then the test runs here,
+        and both go on from call to call."""
         if is_measured(item):
             self._running = item.nodeid
             following = _next_measured(item, nextitem)
@@ -302,10 +302,10 @@ class AgainstTests:
             seed_by(item.nodeid)
 
     def compare(self, item: pytest.Item) -> LimitExceeded | IncompleteProfile | None:
-        """Compare what a test took, each time that it is repeated: what is worse stays so.
+        """Compare the profiles of a test, each time that it is repeated.
 
         Returns:
-            What fails the test: it is worse, or a number is missing that the revision has.
+            What fails the test: it is worse, or a metric is missing that the revision has.
         """
         profiles = _profiles_of(item)
         if not profiles:
@@ -343,13 +343,14 @@ class AgainstTests:
         notes = [_GIVEN_BACK.format(", ".join(self._code))] if self._code else []
         if self._ran_unmeasured and any(one.change == "worse" for one in found):
             notes.append(_UNMEASURED)
-        # The revision's files as seen from its root folder.
+        # The revision's files are named relative to its root folder.
         return portable(
             (replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]), self._mapping.tree
         )
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
-        """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
+        """Whether a review shows a change of the test's snapshot: the revision has another one, or
+        none."""
         judge = state_of(item).snapshot
         if judge is None or judge.kept is None:
             return False
@@ -361,13 +362,13 @@ class AgainstTests:
         return before is None or before.profiles != judge.kept.profiles
 
     def note_failed(self, item: pytest.Item) -> None:
-        """A test that fails by itself is not compared."""
+        """Note that a test is not compared, because it fails on this code."""
         if item.nodeid == self._running:
             _put(item, not_compared(_profiles_of(item), _FAILS))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """The reference ends its fixtures; of a run that was ended it is ended as it stands."""
+        """End the processes; after a whole run they end their fixtures first."""
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._fresh.finish()
             self._reference.finish()
@@ -384,7 +385,7 @@ def _next_measured(item: pytest.Item, following: pytest.Item | None) -> str:
 
 
 class _AroundCalls:
-    """Around the call phase and all that others do in it, so that no lock is held any more."""
+    """Wraps the call phase with all that other plugins do in it: afterwards no lock is held."""
 
     def __init__(self, tests: AgainstTests) -> None:
         self._tests = tests
@@ -393,8 +394,8 @@ class _AroundCalls:
     def pytest_runtest_call(
         self, item: pytest.Item
     ) -> Generator[None, pluggy.Result[object], None]:
-        """Compare when the test has passed, or has failed by a limit of its own alone: then what is
-        worse follows in the same failure."""
+        """Compare if the test passed, or failed only by a limit of its own: then its failure also
+        says what is worse."""
         outcome = yield
         error = outcome.exception
         if error is not None and not isinstance(error, LimitExceeded):
@@ -413,7 +414,7 @@ def _profiles_of(item: pytest.Item) -> list[Profile]:
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
-    """Add how each profile compares to what the test took."""
+    """Add to each profile of a test how it compares."""
     left = iter(found)
     state_of(item).taken = taken = [
         replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
@@ -435,7 +436,7 @@ class Turns:
         times: whether anything is to be timed.
 
     Attributes:
-        timed: what came of the calls of the test that runs, by the labels of their profiles.
+        timed: the times of the calls of the test that runs, by the labels of their profiles.
     """
 
     def __init__(self, reference: Reference, fresh: FreshPairs, *, times: bool) -> None:
@@ -452,7 +453,7 @@ class Turns:
         """Have the reference run a test, up to the first of its calls.
 
         Args:
-            is_reviewed: whether the test's snapshot is another one in the revision.
+            is_reviewed: whether the revision has another snapshot of the test, or none.
         """
         self._test, self._tries, self._fails = test, 0, ""
         self._is_reviewed = is_reviewed
@@ -460,14 +461,14 @@ class Turns:
         self._reference.begin(test, following, holds=self._times)
 
     def set_up(self) -> None:
-        """The test begins here, or is repeated: then its times are no comparison any more."""
+        """The test begins here, or is repeated; the times of a repeated test are not compared."""
         self._tries += 1
         if self._tries > 1:
             self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
             self._reference.answer()
 
     def answer(self) -> Done | str:
-        """What became of the test there, once it has run to its end."""
+        """How the test ended on the revision, or why it did not run; waits for that."""
         return self._reference.answer()
 
     def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
