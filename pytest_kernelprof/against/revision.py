@@ -24,12 +24,12 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.import_redirect import is_below
-from pytest_kernelprof.against.supervisor import end, last_lines, watched
+from pytest_kernelprof.against.supervisor import end, last_lines, start
 from pytest_kernelprof.baseline.snapshots import FOLDER
 
 if TYPE_CHECKING:
@@ -67,6 +67,18 @@ class GitError(Exception):
     """git is missing or fails; the message says what it printed."""
 
 
+def run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, without input, and keep what it prints.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it takes longer than the option ``timeout``.
+    """
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, **options
+    )
+
+
 def git(folder: str, *arguments: str, index: str | None = None) -> str:
     """Run git in a folder; return what it prints.
 
@@ -81,14 +93,7 @@ def git(folder: str, *arguments: str, index: str | None = None) -> str:
     if index is not None:
         environment["GIT_INDEX_FILE"] = index
     try:
-        done = subprocess.run(
-            ["git", *quiet, *arguments],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = run(["git", *quiet, *arguments], cwd=folder, env=environment)
     except OSError as error:
         raise GitError(f"git cannot be run ({error.strerror or error})") from None
     if done.returncode:
@@ -119,12 +124,7 @@ def without(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, 
 def local_variables() -> frozenset[str]:
     """The variables that bind git to one repository, as this git knows them."""
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--local-env-vars"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = run(["git", "rev-parse", "--local-env-vars"])
     except OSError:
         return frozenset()
     return frozenset(os.fsdecode(done.stdout).split())
@@ -542,15 +542,7 @@ def prepare(
         OSError: it cannot be started.
     """
     log = os.path.join(folder, "scratch", "prepare.log")
-    process = subprocess.Popen(
-        watched(folder, log, (), ["/bin/sh", "-c", command]),
-        cwd=cwd,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = start(folder, log, (), ["/bin/sh", "-c", command], environment, cwd)
     try:
         status: int | None = process.wait(timeout_s)
     except subprocess.TimeoutExpired:

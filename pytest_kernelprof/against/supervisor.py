@@ -26,7 +26,7 @@ from pytest_kernelprof.device.file_lock import FileLock
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _PREFIX = "kernelprof-against-"
 _LOCK = "lock"
@@ -41,17 +41,35 @@ CODE = (
 )
 
 
-def watched(folder: str, log: str, ends: Sequence[int], command: Sequence[str]) -> list[str]:
-    """The command line of a supervisor, followed by the command that it starts.
+def start(
+    folder: str,
+    log: str,
+    ends: Sequence[int],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a supervisor, which starts a command.
 
     Args:
-        folder: of the run, which it keeps. log: the file for the command's output.
+        folder: of the run, which the supervisor keeps. log: the file for the command's output.
         ends: open descriptors that the command gets.
+
+    Raises:
+        OSError: it cannot be started.
     """
-    supervisor = CODE.format(module="pytest_kernelprof.against.supervisor")
-    given = ",".join(map(str, ends))
-    ours = [str(os.getpid()), folder, log, given]
-    return [sys.executable, "-I", "-S", "-c", supervisor, PACKAGE_ROOT, *ours, *command]
+    code = CODE.format(module="pytest_kernelprof.against.supervisor")
+    ours = [PACKAGE_ROOT, str(os.getpid()), folder, log, ",".join(map(str, ends))]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code, *ours, *command],
+        cwd=cwd,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=ends,
+        start_new_session=True,
+    )
 
 
 def end(supervisor: subprocess.Popen[bytes]) -> None:

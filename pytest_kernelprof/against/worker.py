@@ -37,8 +37,8 @@ from pytest_kernelprof.against.protocol import (
     ToWorker,
     Wire,
 )
-from pytest_kernelprof.against.revision import CannotCompare, local_variables, without
-from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, watched
+from pytest_kernelprof.against.revision import CannotCompare, local_variables, run, without
+from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.usage_lock import tell_children
@@ -214,13 +214,7 @@ def interpreter_at(given: str, started_in: str) -> str:
 
 def _asked(program: str, given: str) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            [program, "-c", _PROBE],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
+        done = run([program, "-c", _PROBE], timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NotUsableError(f"{given} gave no answer in {_PATIENCE_S:.0f} s") from None
     except OSError as error:
@@ -259,15 +253,9 @@ class Process:
         self._log = os.path.join(scratch, "log")
         mapping = mapping_of(launch.root, launch.tree)
         tell_children()  # it shares the GPU with this process
-        self._supervisor = subprocess.Popen(
-            watched(launch.folder, self._log, ends, _command(launch.python, ends)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment_for(os.environ, mapping, scratch, number, launch.python),
-            pass_fds=ends,
-            start_new_session=True,
-        )
+        environment = environment_for(os.environ, mapping, scratch, number, launch.python)
+        command = _command(launch.python, ends)
+        self._supervisor = start(launch.folder, self._log, ends, command, environment)
         note_ours(self._supervisor.pid)
         for one in ends:
             os.close(one)
