@@ -194,7 +194,7 @@ def time_call(
     reference: Reference,
     fresh: FreshPairs,
     alone: Alone,
-    judged: str,
+    judged: Paired | None,
 ) -> Timed:
     """Take turns with the reference, which holds in the same call. If that makes the call suspect,
     have fresh pairs take turns too.
@@ -203,7 +203,7 @@ def time_call(
         call: what brings a fresh worker to it. work: of the call, as it was made here.
         margin: how much slower it may be, a fraction.
         alone: has the GPU alone, and watches it.
-        judged: why the test is judged already, in words: then no more pairs are started.
+        judged: if the test is judged already, what a suspect call becomes without more pairs.
     """
     assert reference.at is not None, "it holds"
     other = first_difference(work, reference.at.work)
@@ -216,8 +216,8 @@ def time_call(
     margin = intervals.margin_for(taken.pair.baseline_us, margin)
     paired = _decided([taken], margin)
     if paired.disturbed is None and (firsts := more_pairs([taken.pair], margin)):
-        if judged:
-            paired = replace(paired, change="not compared", why=judged)
+        if judged is not None:
+            paired = replace(paired, change=judged.change, why=judged.why)
         else:
             try:
                 more = _take_more(firsts, call, work, fresh, alone)

@@ -56,7 +56,7 @@ from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF
+from pytest_kernelprof.schema.comparison import LIMIT_OF, Paired
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
@@ -486,15 +486,18 @@ class Turns:
             self.timed[call.label] = Timed(not_timed(_OVER), other)
             self._fails = _OVER
         else:
-            is_reviewed = self._is_reviewed()
-            judged = self._fails or why_judged(at.profile, call.profile, is_reviewed=is_reviewed)
-            self.timed[call.label] = self._time(test, call, judged)
-            self._fails = judged if fails else ""
+            own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
+            self.timed[call.label] = self._time(test, call, own)
+            self._fails = (own or self._fails) if fails else ""
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
-    def _time(self, test: MeasuredTest, call: MeasuredCall, judged: str) -> Timed:
+    def _time(self, test: MeasuredTest, call: MeasuredCall, own: str) -> Timed:
+        """Time a call. ``own``: why its own counts have judged it; empty if they have not."""
         more, settings, begun_s = call.more, test.settings, now_s()
+        judged = not_timed(own) if own else None
+        if self._fails and not own:
+            judged = Paired("undecided", self._fails)
         timed = time_call(
             RunTest(test.id, holds=True, call=call.label),
             more.work(call.result),

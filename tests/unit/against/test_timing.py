@@ -20,7 +20,7 @@ from pytest_kernelprof.against.timing import (
     time_call,
 )
 from pytest_kernelprof.against.worker import WorkerError
-from pytest_kernelprof.schema.comparison import Sampled, TimedPair
+from pytest_kernelprof.schema.comparison import Paired, Sampled, TimedPair
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 WORK = ("argument 1: float32 8x8, strides (8, 1), cuda:0",)
@@ -78,7 +78,7 @@ def found(
     further: Pairs | None = None,
     first: str | None = "baseline",
     work: tuple[str, ...] = WORK,
-    judged: str = "",
+    judged: Paired | None = None,
 ) -> Timed:
     reference: Any = SimpleNamespace(at=At("", work), first=first, ask=None)
     side: Any = candidate
@@ -129,9 +129,10 @@ def test_without_room_for_more_pairs_it_is_undecided_and_said() -> None:
 
 
 def test_a_test_that_is_judged_already_takes_no_more_pairs() -> None:
-    paired = found(taken(0.08), Pairs(why="asked"), judged="more kernels").paired
+    judged = Paired("not compared", "more kernels")
+    paired = found(taken(0.08), Pairs(why="asked"), judged=judged).paired
     assert (paired.change, paired.why, len(paired.pairs)) == ("not compared", "more kernels", 1)
-    assert found(taken(0.02), judged="more kernels").paired.change == "same"
+    assert found(taken(0.02), judged=judged).paired.change == "same"
 
 
 def test_pairs_whose_order_is_not_known_convict_nobody() -> None:

@@ -54,9 +54,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Why more pairs are not needed, for each call that was timed; of a call "more" by counts."""
-    found: list[str] = []
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Paired | None]:
+    """What each call that is timed becomes without more pairs; "more" is worse by its counts."""
+    found: list[Paired | None] = []
 
     def time_call(*given: Any) -> Timed:
         found.append(given[-1])
@@ -123,27 +123,42 @@ def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[Asked]) -> Non
     assert whys(made) == ["the test exceeds a limit of its own", ""]
 
 
-def test_after_a_call_that_fails_the_test_no_more_pairs_are_started(judged: list[str]) -> None:
-    """By its counts, or by a limit of the test; the first pair of a later call is told still."""
+BY_COUNTS = Paired("not compared", MORE_KERNELS)
+
+
+def test_after_a_call_that_fails_the_test_no_more_pairs_are_started(
+    judged: list[Paired | None],
+) -> None:
+    """By its counts, or by a limit of the test: what looks slower in a later call is undecided."""
     made = begun("", "more", "profile 3")
     for label in ("", "more", "profile 3"):
         made.after_call(of(), call(label))
-    assert judged == ["", MORE_KERNELS, MORE_KERNELS]
-    made = begun("", "profile 2", "profile 3", "")
+    assert judged == [None, BY_COUNTS, Paired("undecided", MORE_KERNELS)]
+    made = begun("", "more", "profile 3", "profile 4", "")
     made.after_call(of(), call(is_over=True))
-    made.after_call(of(), call("profile 2"))
-    assert judged[3:] == ["the test exceeds a limit of its own"]
+    for label in ("more", "profile 3"):
+        made.after_call(of(), call(label))
+    assert judged[3:] == [BY_COUNTS, Paired("undecided", MORE_KERNELS)]
     made.begin("t.py::b", "")  # the reference holds in its first call
     made.set_up()
     made.after_call(of(id="t.py::b"), call())
-    assert judged[4:] == [""]
+    assert judged[5:] == [None]
 
 
-def test_what_is_only_warned_of_fails_no_test(judged: list[str]) -> None:
+def test_a_limit_of_the_test_leaves_a_later_suspicion_undecided(
+    judged: list[Paired | None],
+) -> None:
+    made = begun("", "profile 2")
+    made.after_call(of(), call(is_over=True))
+    made.after_call(of(), call("profile 2"))
+    assert judged == [Paired("undecided", "the test exceeds a limit of its own")]
+
+
+def test_what_is_only_warned_of_fails_no_test(judged: list[Paired | None]) -> None:
     made = begun("more", "profile 2")
     for label in ("more", "profile 2"):
         made.after_call(of(warn_only=True), call(label, is_over=True))
-    assert judged == [MORE_KERNELS, ""]
+    assert judged == [BY_COUNTS, None]
 
 
 def test_a_call_that_the_reference_has_not_come_to_waits_for_no_other(
