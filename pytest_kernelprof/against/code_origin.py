@@ -100,9 +100,10 @@ class RightCode:
         if test is None or self._is_apart:
             return ()
         tree, found = self._launch.tree, set[str]()
+        tests = {os.path.join(tree, path) for path in self._launch.tests}
         for profile in test.profiles:
             files = {_file_of(kernel) for kernel in profile.kernels}
-            if files <= {os.path.join(tree, path) for path in self._launch.tests}:
+            if files <= tests:
                 found |= files
         return tuple(sorted(os.path.relpath(file, tree) for file in found))
 
