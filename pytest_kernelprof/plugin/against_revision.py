@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.against import revision, supervisor
 from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
 from pytest_kernelprof.against.protocol import Done, Launch, RunTest
-from pytest_kernelprof.against.revision import (
-    CannotCompare,
-    copy_generated,
-    find,
-    give_back,
-    is_test,
-    lay_out,
-    lay_over,
-    prepare,
-)
 from pytest_kernelprof.against.timing import (
     FreshPairs,
     Timed,
@@ -129,7 +119,7 @@ class AgainstRun:
         self._collector = run_state(config).collector
         try:
             self.launches = _laid_out(config, run_state(config).settings)
-        except CannotCompare as error:
+        except revision.CannotCompare as error:
             raise pytest.UsageError(f"{error.option}: {error}") from None
         except OSError as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
@@ -164,20 +154,20 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     assert settings.revision is not None, "asked for"
     supervisor.sweep_folders()
     python = interpreter_at(settings.against_python, started_in) if settings.against_python else ""
-    reference = find(settings.revision, rootdir, started_in)
-    folder, root = supervisor.make_folder(), reference.root
+    found = revision.find(settings.revision, rootdir, started_in)
+    folder, root = supervisor.make_folder(), found.root
     config.add_cleanup(folder.let_go)
     tree = str(folder.tree.resolve())
     if is_below(tree, root):
-        raise CannotCompare(f"the temporary folder (TMPDIR) is in {root}: move it")
-    notes = lay_out(reference, folder.tree, folder.scratch)
+        raise revision.CannotCompare(f"the temporary folder (TMPDIR) is in {root}: move it")
+    notes = revision.lay_out(found, folder.tree, folder.scratch)
     ini = os.path.relpath(config.inipath.resolve(), root) if config.inipath is not None else ""
-    is_ours = partial(is_test, patterns=config.getini("python_files"), ini=ini)
-    tests = lay_over(is_ours, root, tree)
-    copied, told = copy_generated(settings.against_copy, rootdir, root, tree)
+    is_ours = partial(revision.is_test, patterns=config.getini("python_files"), ini=ini)
+    tests = revision.lay_over(is_ours, root, tree)
+    copied, told = revision.copy_generated(settings.against_copy, rootdir, root, tree)
     mapping = mapping_of(root, tree)
     launch = Launch(
-        *(reference.name, root, tree, str(folder.path)),
+        *(found.name, root, tree, str(folder.path)),
         tests=tuple(sorted({*tests, *copied})),
         notes=(*notes, *told),
         arguments=arguments_for(config, mapping),
@@ -187,7 +177,7 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     if settings.against_prepare:
         environment = of_the_tree(os.environ, mapping, python or sys.executable)
         where, late = mapping.path(rootdir), settings.against_timeout
-        prepare(settings.against_prepare, where, launch.folder, environment, late)
+        revision.prepare(settings.against_prepare, where, launch.folder, environment, late)
     given_here = arguments_for(config, mapping_of(root, root))
     own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
     return {"baseline": launch, "current": own}
@@ -239,7 +229,7 @@ class AgainstTests:
         """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
-            launch = give_back(self._code, launch)
+            launch = revision.give_back(self._code, launch)
         name = getattr(self._config, "workerinput", {}).get("workerid", "")  # gwN under xdist
         of_worker = re.fullmatch(r"gw(\d+)", name)
         worker = _WORKERS * number + (int(of_worker[1]) if of_worker else 0)
