@@ -7,7 +7,7 @@ a pause. ``pytest --kernelprof-against=OLD`` runs in the new one.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import os
 import statistics
 import subprocess
@@ -15,11 +15,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import device_and_place, device_kind, met, quartiles, table
+
+from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.errors import RunFileError
+from pytest_kernelprof.schema.comparison import Paired, ProfileComparison
+from pytest_kernelprof.summary.comparisons import baseline_summaries
 
 # What the code does, by kind and by how much more of it there is. The planted kinds take time in
 # proportion to their work: a loop inside of a kernel, or the bytes that one moves.
@@ -119,17 +125,6 @@ def test_it(kernel_profile, n):
     kind = {kinds!r}[n % {number}]
     kernel_profile(work.call, kind, n % 3, *work.tensors(kind))
 """
-# What came of each test, for this script; what reports and what serves it both read it.
-CONFTEST = """
-import json
-
-def pytest_terminal_summary(config):
-    run = config.pluginmanager.getplugin("kernelprof-against")
-    if run is not None:
-        from pytest_kernelprof.schema import codec
-        with open("found.json", "wb") as file:
-            file.write(b"[" + b",".join(map(codec.encode, run.summary().profiles)) + b"]")
-"""
 # How long each step takes that fresh workers take at the same time.
 WAVES = """
 import time
@@ -154,29 +149,30 @@ from pytest_kernelprof.measure import sessions
 chance, up = random.Random(os.getpid()), []
 sessions.why_untimed = lambda device: up.append(1) or ""
 sessions.times_of = lambda taken: tuple(
-    50.0 * work.MORE * chance.gauss(1, 0.003) for _ in range(taken.facts.rounds))
+    50.0 * work.MORE * chance.gauss(1, 0.003) for _ in range(taken.facts.profile.rounds))
 inventory.cuda_is_up = lambda: bool(up)
 """
 MIXED = ("decode", "norm", "mlp", "softmax", "add")
 LINEAR = ("spin", "stream", "rows")
 FINE = "--kernelprof-margin=2%"
 SUSPICION_S = 15.0
+DOCUMENT = "run.json"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One run: its seconds, and what came of its tests."""
+    """One run: its seconds, and how its tests compare, each of which has one profile."""
 
     wall_s: float
-    tests: list[dict[str, Any]]
+    tests: Sequence[ProfileComparison]
 
     @property
     def results(self) -> Counter[str]:
-        return Counter(test.get("change", "same") for test in self.tests)
+        return Counter(test.change for test in self.tests)
 
     @property
-    def timings(self) -> list[dict[str, Any]]:
-        return [one["paired"] for one in self.tests if one.get("paired")]
+    def timings(self) -> list[Paired]:
+        return [one.paired for one in self.tests if one.paired is not None]
 
 
 @dataclass(frozen=True)
@@ -203,7 +199,7 @@ class Project:
                 "pkg/__init__.py": "",
                 "pkg/spin.py": SPIN,
                 "pkg/work.py": WORK.format(device=self.kind, more=more, extra=extra),
-                "tests/conftest.py": CONFTEST + WAVES + PRETEND * (self.kind == "cpu"),
+                "tests/conftest.py": WAVES + PRETEND * (self.kind == "cpu"),
                 "tests/test_it.py": TESTS.format(
                     tests=self.tests, kinds=self.kinds, number=len(self.kinds)
                 )
@@ -221,7 +217,7 @@ class Project:
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
             *("-p", "no:randomly", "-p", "no:benchmark", f"--kernelprof-device={self.kind}"),
-            *(f"--kernelprof-against={old}", *options),
+            *(f"--kernelprof-against={old}", f"--kernelprof-json={DOCUMENT}", *options),
         ]
         environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
         start = time.perf_counter()
@@ -229,27 +225,49 @@ class Project:
             command, cwd=new, env=environment, capture_output=True, text=True, check=False
         )
         wall_s = time.perf_counter() - start
-        found = new / "found.json"
-        if done.returncode not in (0, 1) or not found.exists():
-            raise SystemExit(f"pytest failed:\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
+        tests = compared(new / DOCUMENT, done)
         for line in done.stdout.splitlines():
             if " worse than " in line:
                 print(f"  {line} [{wall_s:.0f} s]", flush=True)
-        return Seen(wall_s, json.loads(found.read_text()))
+        return Seen(wall_s, tests)
 
 
-def why_undecided(timing: dict[str, Any]) -> str:
+def compared(
+    document: Path, done: subprocess.CompletedProcess[str]
+) -> tuple[ProfileComparison, ...]:
+    """How the tests of a run compare with the revision.
+
+    Args:
+        document: the run document that pytest was told to write. done: how pytest ended.
+    """
+    why = f"pytest ended with status {done.returncode}"
+    if done.returncode in (0, 1):  # all tests passed, or some failed
+        try:
+            run = read_run(str(document))
+        except RunFileError as error:
+            why += f" and wrote no document: {error}"
+        else:
+            revisions = [
+                one for one in baseline_summaries(run) if one.baseline.source == "revision"
+            ]
+            if revisions:
+                return revisions[0].profiles
+            why += f", and {document} compares with no revision"
+    raise SystemExit(f"{why}\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
+
+
+def why_undecided(timing: Paired) -> str:
     """Why there is no verdict; empty where there is one."""
-    if timing.get("change") not in ("undecided", "not compared"):
+    if timing.change not in ("undecided", "not compared"):
         return ""
-    if timing.get("disturbed"):
+    if timing.disturbed:
         return "other work on the GPU, or it throttled"
-    return timing.get("why") or f"undecided after {len(timing.get('pairs', ()))} pairs"
+    return timing.why or f"undecided after {len(timing.pairs)} pairs"
 
 
 def told_of(seen: Seen) -> str:
     """How far the ratios of all tests reach, and why times were not had."""
-    ratios = [one["ratio"] for one in seen.timings if one.get("pairs")]
+    ratios = [one.ratio for one in seen.timings if one.pairs]
     why = Counter(filter(None, map(why_undecided, seen.timings)))
     words = [f"{why[one]}x {one}" for one in why]
     if ratios:
@@ -257,10 +275,10 @@ def told_of(seen: Seen) -> str:
         low, high = ((value - 1) * 100 for value in (min(ratios), max(ratios)))
         words.insert(0, f"ratios {low:+.1f} .. {middle:+.1f} .. {high:+.1f} %")
     for one in seen.tests:
-        if one.get("change") == "undecided" and one.get("paired"):
-            pairs = " ".join(f"{pair['ratio'] - 1:+.1%}" for pair in one["paired"].get("pairs", ()))
-            took = f"{one['paired'].get('baseline_us', 0.0):.2f} us"
-            words.append(f"undecided {one['test'].rpartition('::')[2]}, {took}: {pairs}")
+        if one.change == "undecided" and one.paired is not None:
+            pairs = " ".join(f"{pair.ratio - 1:+.1%}" for pair in one.paired.pairs)
+            took = f"{one.paired.baseline_us:.2f} us"
+            words.append(f"undecided {one.test.rpartition('::')[2]}, {took}: {pairs}")
     return "\n  ".join(words)
 
 
@@ -284,7 +302,7 @@ class Parts:
         """The same code raises no alarm; and what a timed test costs."""
         project = self.project("same", self.number(300))
         seen = self._unchanged("same code", project.run())
-        took = [one["took_s"] for one in seen.timings if len(one.get("pairs", ())) == 1]
+        took = [one.took_s for one in seen.timings if len(one.pairs) == 1]
         low, middle, high = quartiles(took or [0.0])
         found = f"{middle:.3f} [{low:.3f}, {high:.3f}]"
         self.say("seconds of turns a test, median [quartiles]", found, "0.15", middle <= 0.15)
@@ -305,7 +323,7 @@ class Parts:
         self.say(
             f"{what}: undecided", found["undecided"], f"at most {most}", found["undecided"] <= most
         )
-        timed = sum(bool(one.get("pairs")) for one in seen.timings)
+        timed = sum(bool(one.pairs) for one in seen.timings)
         self.say(f"{what}: timed", timed, f"{len(seen.tests)}", timed == len(seen.tests))
         return seen
 
@@ -323,11 +341,13 @@ class Parts:
                 early=early,
             )
             seen = project.run()
-            first, *later = [one["took_s"] for one in seen.timings]
-            pairs = [len(one.get("pairs", ())) for one in seen.timings]
+            print(f"  {told_of(seen)}")
+            first, *later = [one.took_s for one in seen.timings] or [math.inf]
             print(f"  first: {first:.2f} s, of it:")
-            for line in (project.folder / "new" / "waves.txt").read_text().splitlines():
+            waves = project.folder / "new" / "waves.txt"
+            for line in waves.read_text().splitlines() if waves.exists() else ["no more pairs"]:
                 print(f"    {line}")
+            pairs = [len(one.pairs) for one in seen.timings]
             print(f"  later ones: {', '.join(f'{one:.2f} s' for one in later)}; pairs: {pairs}")
             worse = seen.results["worse"]
             self.say(f"8 % more{what}: worse", worse, "3", worse == 3)
@@ -340,8 +360,8 @@ class Parts:
         project = self.project("extra", 3 * len(MIXED), extra=True)
         seen = project.run()
         for i, extra in enumerate(("kernel", "sync", "copy")):
-            of_these = [one for one in seen.tests if int(one["test"].split("[")[1][:-1]) % 3 == i]
-            worse = sum(one.get("change") == "worse" for one in of_these)
+            of_these = [one for one in seen.tests if int(one.test.split("[")[1][:-1]) % 3 == i]
+            worse = sum(one.change == "worse" for one in of_these)
             asked = 0 if extra == "sync" and self.kind == "cpu" else len(of_these)
             self.say(f"a {extra} more: worse", worse, str(asked), worse == asked)
 

@@ -1,7 +1,7 @@
 """Checks in a worker that its code is the revision's.
 
-``Origins`` follows what modules import and hold of each other. ``Copies`` finds modules that come
-from elsewhere although the tree has them. ``Reads`` notes the user's files that are opened.
+``Origins`` follows which modules use which. ``Copies`` finds modules that are loaded from elsewhere
+although the tree has them. ``Reads`` notes which of the user's files are opened.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import filecmp
 import functools
+import glob
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from pytest_kernelprof.against.import_redirect import (
 from pytest_kernelprof.against.revision import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import ModuleType
 
     from pytest_kernelprof.against.import_redirect import Mapping
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 _FOLDERS = ("", "src", "python", "lib")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _DEPTH = 3
-# What others wrote, whose packages are installed by themselves.
+# Code of other projects, whose packages are installed separately.
 _OTHERS = ("third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "external")
 _OURS = "pytest_kernelprof"
 _EVENTS = ("open", "ctypes.dlopen")
 _MOST = 20
-"""So many are known by name between two questions."""
+"""At most so many files are noted for one test."""
 _COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph ")
 
 
@@ -54,21 +55,19 @@ class RightCode:
     """
 
     def __init__(self, launch: Launch) -> None:
-        self._path = launch.path
-        self._mapping = mapping = mapping_of(launch.root, launch.tree)
-        self._copies = copies = Copies(launch.tree)
+        self._launch = launch
+        self._mapping = mapping_of(launch.root, launch.tree)
+        self._copies = Copies(launch.tree)
         self._is_apart = bool(launch.python)
-        self._is_own = mapping.tree == mapping.root  # a fresh process of today's code
-        self.reads = Reads(mapping)
-        self._tests = {os.path.join(launch.tree, path) for path in launch.tests}
-        self._tree = launch.tree
-        stand_in = [copies.stand_in] if self._is_apart else []
-        self.origins = Origins(launch.tree, launch.tests, *stand_in)
+        self._is_own = launch.tree == launch.root  # a fresh process of today's code
+        self.reads = Reads(self._mapping)
+        self.origins = Origins(launch.tree, launch.tests, self._copies if self._is_apart else None)
 
     def bring_in_reach(self) -> str:
-        """Make packages come from the tree, or from another environment that has the same ones;
-        return why that cannot be done, empty where it can."""
-        whole = [*self._path, *sys.path] if self._is_apart else self._path
+        """Make imports find the tree, or another environment that has the same packages; return why
+        that cannot be done, empty if it can."""
+        given = self._launch.path
+        whole = [*given, *sys.path] if self._is_apart else given
         if self._is_own:
             redirect(whole, self._mapping)
             return ""
@@ -82,7 +81,7 @@ class RightCode:
         return ""
 
     def wrong(self, modules: Iterable[tuple[str, object]]) -> str:
-        """Why the loaded code is not the revision's; empty where it is."""
+        """Why the loaded code is not the revision's; empty if it is."""
         if self._is_own:
             return ""
         loaded = list(modules)
@@ -97,27 +96,28 @@ class RightCode:
         return self._copies.of_today(loaded)
 
     def lines_of_today(self, test: Test | None) -> tuple[str, ...]:
-        """Today's files, where they hold all lines that launch the kernels of a profile. Lines of
+        """The user's test files that hold all lines that launch the kernels of a profile. Lines of
         installed packages and of compiled code are not known."""
         if test is None or self._is_apart:
             return ()
-        found: set[str] = set()
+        tree, found = self._launch.tree, set[str]()
+        tests = {os.path.join(tree, path) for path in self._launch.tests}
         for profile in test.profiles:
             files = {_file_of(kernel) for kernel in profile.kernels}
-            if files <= self._tests:
+            if files <= tests:
                 found |= files
-        return tuple(sorted(os.path.relpath(file, self._tree) for file in found))
+        return tuple(sorted(os.path.relpath(file, tree) for file in found))
 
 
 def _file_of(kernel: Kernel) -> str:
-    """The file of the line that launches a kernel; empty where it is not known."""
+    """The file of the line that launches a kernel; empty if it is not known."""
     if any(operator.startswith(_COMPILED) for operator in kernel.operators):
         return ""  # the line is that of the call
     return os.path.realpath(kernel.source.rpartition(":")[0]) if kernel.source else ""
 
 
 class Copies:
-    """The modules of a tree, to tell which of them are loaded from elsewhere."""
+    """The modules of a tree, to find those of them that are loaded from elsewhere."""
 
     def __init__(self, tree: str) -> None:
         self._tree = tree
@@ -156,9 +156,9 @@ class Copies:
         """The packages in the import roots of the tree, each with its ``__init__.py``."""
         found: dict[str, str] = {}
         for root in self._roots:
-            for name in _names_in(root):
-                file = os.path.join(root, name, "__init__.py")
-                if name.isidentifier() and os.path.isfile(file):
+            for file in sorted(glob.glob(os.path.join(glob.escape(root), "*", "__init__.py"))):
+                name = os.path.basename(os.path.dirname(file))
+                if name.isidentifier():
                     found.setdefault(name, file)
         return found
 
@@ -175,15 +175,11 @@ class Copies:
                 yield name, file, in_tree
 
     def _has(self, top: str) -> bool:
-        found = self._tops.get(top)
-        if found is None:
-            names = (top, f"{top}.py")
-            found = top not in sys.stdlib_module_names and top != _OURS
-            found = found and any(
-                os.path.exists(os.path.join(root, name)) for root in self._roots for name in names
-            )
-            self._tops[top] = found
-        return found
+        if top not in self._tops:
+            paths = (os.path.join(root, one) for root in self._roots for one in (top, f"{top}.py"))
+            is_foreign = top in sys.stdlib_module_names or top == _OURS
+            self._tops[top] = not is_foreign and any(map(os.path.exists, paths))
+        return self._tops[top]
 
     def _file_of(self, name: str) -> str:
         """The tree's file for a module; empty without one."""
@@ -209,45 +205,32 @@ def _import_roots(tree: str) -> list[str]:
     return [root for root in roots if os.path.isdir(root)]
 
 
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 class Origins:
-    """Follows what modules of a tree hold of each other.
+    """Follows which modules of a tree use which.
 
     Args:
         tests: the files of the tree that are today's, relative to it.
-        stand_in: the tree's file that the file of a module from elsewhere is a copy of, if any.
+        copies: of another environment, whose modules stand for the tree's files.
     """
 
-    def __init__(
-        self,
-        tree: str,
-        tests: Sequence[str],
-        stand_in: Callable[[ModuleType], str] = lambda _: "",
-    ) -> None:
+    def __init__(self, tree: str, tests: Sequence[str], copies: Copies | None = None) -> None:
         self._tree = tree
         self._tests = {os.path.join(tree, path) for path in tests}
         self._changed = changed(tests, tree)
-        self._stand_in = stand_in
+        self._copies = copies
 
     def reached(self, start: Iterable[ModuleType]) -> tuple[str, ...]:
-        """The revision's own files, relative to the tree, among modules and what they hold."""
+        """The revision's own files, relative to the tree, among modules and what they use."""
         waiting, seen = [module.__name__ for module in start], set[str]()
         files = set()
         while waiting:
             name = waiting.pop()
-            if name in seen:
+            module = sys.modules.get(name)
+            if name in seen or module is None:
                 continue
             seen.add(name)
-            module = sys.modules.get(name)
-            if module is None:
-                continue
-            file = self._stand_in(module) or getattr(module, "__file__", None)
+            stand_in = self._copies.stand_in(module) if self._copies is not None else ""
+            file = stand_in or getattr(module, "__file__", None)
             if not self._is_of_the_tree(module, file):
                 continue
             if file and os.path.realpath(file) in self._tests:
@@ -258,8 +241,8 @@ class Origins:
         return tuple(sorted(files))
 
     def shared_with(self, tests: Collection[str]) -> tuple[str, ...]:
-        """Today's files, relative to the tree, that the revision has otherwise, and that are code
-        of it: its own modules import them, or they are loaded and no test imports them.
+        """The user's files, relative to the tree, that differ from the revision's and are part of
+        its code: its own modules import them, or they are loaded and no test imports them.
 
         Args:
             tests: the files, absolute, that hold tests or are plugins of pytest.
@@ -285,7 +268,7 @@ class Origins:
         return tuple(path for path in self._changed if os.path.join(self._tree, path) in code)
 
     def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
-        """Today's files among modules of these names, the packages around them, and what all those
+        """The user's files among modules of these names, their packages, and all that they
         import."""
         waiting, seen, files = list(names), {""}, set()
         while waiting:
@@ -305,7 +288,7 @@ class Origins:
 
 
 def _held(module: ModuleType) -> list[str]:
-    """The names of modules that a module holds, or holds something of."""
+    """The names of modules that a module holds, or of whose objects it holds one."""
     found = []
     for value in list(vars(module).values()):
         name = vars(value).get("__name__") if isinstance(value, type(sys)) else None
@@ -317,8 +300,8 @@ def _held(module: ModuleType) -> list[str]:
 
 @functools.cache
 def _imported_by(file: str, package: str) -> tuple[str, ...]:
-    """The names that a file imports anywhere, in its functions too: what another file has loaded
-    before does not come anew when a test imports it."""
+    """The names that a file imports anywhere, also in functions: a module that another file loaded
+    before is not loaded again when a test imports it."""
     try:
         with open(file, "rb") as opened:
             tree = ast.parse(opened.read())
@@ -350,7 +333,7 @@ class Reads:
         sys.addaudithook(self._look)
 
     def taken(self) -> tuple[str, ...]:
-        """The files since it was asked last, relative to the user's folder."""
+        """The files since the last call, relative to the user's folder."""
         found, self._seen = tuple(self._seen), {}
         return found
 
@@ -358,7 +341,7 @@ class Reads:
         if event not in _EVENTS:
             return
         path = arguments[0]
-        # Of nearly all files this is all that is done.
+        # For nearly all files, the check ends here.
         if isinstance(path, str):
             if not path.startswith(self._root):
                 return

@@ -49,12 +49,12 @@ class Launch(msgspec.Struct, frozen=True, tag=True):
         name: the revision in messages, for example ``main (abc1234)``.
         root: the user's folder. tree: the folder that replaces it. folder: the one around the tree
             and what the run writes.
-        tests: today's files that lie over the revision's, relative to the tree.
+        tests: the user's files that replace the revision's, relative to the tree.
         notes: what the tree lacks, in words.
         arguments: pytest's. cwd: the folder where it is started.
         python: another environment's interpreter; empty for this one.
         path: the run's ``sys.path``; for another interpreter only the user's folders of it.
-        seed: pytest-randomly's, where that is active.
+        seed: pytest-randomly's, if that is active.
     """
 
     name: str
@@ -76,10 +76,12 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         files: absolute paths.
         kept: the tests that are measured because they have a snapshot, which only the run knows.
+        loads: whether to load what profiling needs, after the answer. A fresh worker waits then.
     """
 
     files: tuple[str, ...]
     kept: tuple[str, ...] = ()
+    loads: bool = False
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):
@@ -118,7 +120,8 @@ class Collected(msgspec.Struct, frozen=True, tag=True):
         ids: its tests.
         errors: collection errors, by node id of the file.
         cuda: whether CUDA is up in the worker.
-        shared: today's files that differ in the revision and that the revision's code imports.
+        shared: the user's files that differ from the revision's and that the revision's code
+            imports.
     """
 
     ids: tuple[str, ...] = ()
@@ -151,10 +154,10 @@ class Done(msgspec.Struct, frozen=True, tag=True):
         test: what it took, if anything.
         failure: its error in one line, unless it exceeds a limit; empty without one.
         skipped: why it was skipped; empty where it was not.
-        reached: the revision's own files that the test's code comes from; none of today's tests.
-        wrong: why no number can be believed: the worker loaded files of the user's folder.
+        reached: the revision's own files that the test uses; no test files.
+        wrong: why no number is valid: the worker loaded code of the user's folder.
         opened: the files of the user's folder that were opened since the last test.
-        lines: today's files, if they hold all lines that launch the kernels of a profile.
+        lines: the user's test files, if they hold all lines that launch the kernels of a profile.
         shared: as of ``Collected``.
     """
 
@@ -185,7 +188,7 @@ ANSWERS: dict[type[ToWorker], tuple[type[FromWorker], ...]] = {
     Go: (At, Done),
     DoStep: (Sampled,),
 }
-"""What answers what, ``Refused`` apart."""
+"""The answers to each record; ``Refused`` may answer all."""
 
 
 class Lost(Exception):  # noqa: N818 (a state)
@@ -193,7 +196,7 @@ class Lost(Exception):  # noqa: N818 (a state)
 
 
 class TooLong(Lost):
-    """Nothing could be received or sent in time."""
+    """The other side did not send or receive in time."""
 
 
 class Wire:
@@ -228,7 +231,7 @@ class Wire:
         """Send a record.
 
         Raises:
-            Lost: nobody takes it; ``TooLong`` if that is for the time alone.
+            Lost: the other side is gone; ``TooLong``: it does not receive in time.
         """
         body = msgspec.json.encode(record)
         left = memoryview(_SIZE.pack(len(body)) + body)
@@ -246,7 +249,7 @@ class Wire:
         """The next record.
 
         Raises:
-            Lost: as ``send``, or it is no record of the kind.
+            Lost: as for ``send``, or it is not such a record.
         """
         late = _later(timeout_s)
         (size,) = _SIZE.unpack(self._read(_SIZE.size, late))
@@ -288,7 +291,7 @@ def _later(timeout_s: float | None) -> float | None:
 
 
 def do_step(series: Series, asked: DoStep) -> Sampled:
-    """Do a step of rounds. An exception is an answer, too."""
+    """Do a step of rounds. An exception becomes an answer."""
     try:
         if asked.step == "close":
             return series.sample()

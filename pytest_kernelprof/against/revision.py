@@ -24,23 +24,22 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.import_redirect import is_below
-from pytest_kernelprof.against.supervisor import end, last_lines, watched
+from pytest_kernelprof.against.supervisor import end, last_lines, start
 from pytest_kernelprof.baseline.snapshots import FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pytest_kernelprof.against.protocol import Launch
 
 _MERGE_BASE = "merge-base:"
-_LFS = b"version https://git-lfs.github.com/spec/"
-_LFS_LARGEST = 1024
+_LFS = "version https://git-lfs.github.com/spec/"
 _SHORT = 7
 _MOST_NAMED = 3
 _LAST_LINES = 10
@@ -68,6 +67,18 @@ class GitError(Exception):
     """git is missing or fails; the message says what it printed."""
 
 
+def run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, without input, and keep what it prints.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it takes longer than the option ``timeout``.
+    """
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, **options
+    )
+
+
 def git(folder: str, *arguments: str, index: str | None = None) -> str:
     """Run git in a folder; return what it prints.
 
@@ -82,14 +93,7 @@ def git(folder: str, *arguments: str, index: str | None = None) -> str:
     if index is not None:
         environment["GIT_INDEX_FILE"] = index
     try:
-        done = subprocess.run(
-            ["git", *quiet, *arguments],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = run(["git", *quiet, *arguments], cwd=folder, env=environment)
     except OSError as error:
         raise GitError(f"git cannot be run ({error.strerror or error})") from None
     if done.returncode:
@@ -120,12 +124,7 @@ def without(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, 
 def local_variables() -> frozenset[str]:
     """The variables that bind git to one repository, as this git knows them."""
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--local-env-vars"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = run(["git", "rev-parse", "--local-env-vars"])
     except OSError:
         return frozenset()
     return frozenset(os.fsdecode(done.stdout).split())
@@ -158,8 +157,14 @@ def tracked(folder: str, names: list[str]) -> frozenset[str]:
     return frozenset(filter(None, (printed or "").split("\0")))
 
 
-class CannotLayOut(Exception):  # noqa: N818 (a state; becomes a usage error)
-    """There is no such code to compare with; the message says what to do."""
+class CannotCompare(Exception):  # noqa: N818 (a state; becomes a usage error)
+    """There is no such code to compare with; the message says what to do.
+
+    Attributes:
+        option: the option or ini key that asked for it.
+    """
+
+    option = "--kernelprof-against"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +191,7 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
         rootdir: pytest's. started_in: what a path is relative to.
 
     Raises:
-        CannotLayOut: neither a revision nor a folder, or both.
+        CannotCompare: neither a revision nor a folder, or both.
     """
     folder = os.path.realpath(os.path.join(started_in, os.path.expanduser(given)))
     is_folder = os.path.isdir(folder)
@@ -194,12 +199,12 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
         return _of_folder(given, folder, rootdir)
     try:
         found = _of_revision(given, rootdir)
-    except CannotLayOut:
+    except CannotCompare:
         if is_folder:
             return _of_folder(given, folder, rootdir)
         raise
     if is_folder:
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} is a revision and a folder: write ./{given} for the folder, or "
             f"{found.commit[:_SHORT]} for the revision"
         )
@@ -216,12 +221,12 @@ def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
     root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
     root = os.path.realpath(root)
     if folder == root:
-        raise CannotLayOut(f"{given!r} is the code that is tested: give another checkout's folder")
+        raise CannotCompare(f"{given!r} is the code that is tested: give another checkout's folder")
     if _names(folder).isdisjoint(_names(root)):
         name = os.path.basename(root)
         is_inside = os.path.isdir(os.path.join(folder, name))
         hint = f", as {os.path.join(given, name)!r}" if is_inside else ""
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} has no file or folder with the name of one in {root}: give the folder "
             f"that corresponds to it{hint}"
         )
@@ -232,7 +237,7 @@ def _names(folder: str) -> set[str]:
     try:
         names = os.listdir(folder)
     except OSError as error:
-        raise CannotLayOut(f"{folder} cannot be read: {error.strerror}") from None
+        raise CannotCompare(f"{folder} cannot be read: {error.strerror}") from None
     return {name for name in names if not name.startswith((".", "__pycache__"))}
 
 
@@ -240,7 +245,7 @@ def _of_revision(given: str, rootdir: str) -> Revision:
     top = _top(given, rootdir)
     name = given.removeprefix(_MERGE_BASE)
     if not name or name.startswith("-"):
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r}: expected a revision, for example main or HEAD~1, or a folder"
         )
     commit = _commit(top, name, given)
@@ -259,17 +264,17 @@ def _top(given: str, rootdir: str) -> str:
     except GitError as error:
         words = str(error)
         if "dubious ownership" in words:
-            raise CannotLayOut(f"git does not trust this repository. It says: {words}") from None
+            raise CannotCompare(f"git does not trust this repository. It says: {words}") from None
         if "git cannot be run" in words:
-            raise CannotLayOut(
+            raise CannotCompare(
                 f"{words}: install it, or give the folder of another checkout in place of {given!r}"
             ) from None
-        raise CannotLayOut(
+        raise CannotCompare(
             f"{given!r} is not a folder, and {rootdir} is not in a git repository that has it: "
             f"give the folder of another checkout. git says: {words}"
         ) from None
     if not top:
-        raise CannotLayOut(f"the repository of {rootdir} is bare: start pytest in a working tree")
+        raise CannotCompare(f"the repository of {rootdir} is bare: start pytest in a working tree")
     return top
 
 
@@ -284,9 +289,9 @@ def _commit(top: str, name: str, given: str) -> str:
     if given != name:
         words += f", which {given!r} asks for"
     if _is_shallow(top):
-        raise CannotLayOut(f"{words}, which is a shallow clone: {_fetch(name)}")
+        raise CannotCompare(f"{words}, which is a shallow clone: {_fetch(name)}")
     how = f". A branch that only the server has: {_fetch(name)}" if _branch(name) else ""
-    raise CannotLayOut(f"{words}, nor a folder of that name{how}")
+    raise CannotCompare(f"{words}, nor a folder of that name{how}")
 
 
 def _fetch(name: str) -> str:
@@ -307,7 +312,7 @@ def _merge_base(top: str, name: str, commit: str) -> str:
         return git(top, "merge-base", "HEAD", commit).strip()
     except GitError:
         how = f": {_fetch(name)}" if _is_shallow(top) else ""
-        raise CannotLayOut(f"HEAD and {name!r} have no common ancestor here{how}") from None
+        raise CannotCompare(f"HEAD and {name!r} have no common ancestor here{how}") from None
 
 
 def _is_shallow(top: str) -> bool:
@@ -325,7 +330,7 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
         scratch: where an index of our own may stand.
 
     Raises:
-        CannotLayOut: the files cannot be had, or not be written.
+        CannotCompare: the files cannot be had, or not be written.
     """
     try:
         if reference.folder:
@@ -335,11 +340,11 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
     except (OSError, GitError) as error:
         words = f"{reference.name} cannot be laid out in {tree}"
         if reference.commit and _is_partial(reference.root):
-            raise CannotLayOut(
+            raise CannotCompare(
                 f"{words}. This is a partial clone, which lacks files of it: git fetch --refetch "
                 "--no-filter origin"
             ) from None
-        raise CannotLayOut(f"{words}: {error}") from None
+        raise CannotCompare(f"{words}: {error}") from None
 
 
 def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
@@ -351,8 +356,7 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     notes = []
     if submodules:
         notes.append(f"submodules are empty in the baseline: {named(submodules)}")
-    pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
-    if pointers:
+    if pointers := _pointers(top, commit):
         notes.append(f"files of git LFS are pointers in the baseline: {named(pointers)}")
     return tuple(notes)
 
@@ -364,39 +368,29 @@ def named(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _uses_lfs(top: str, commit: str) -> bool:
-    how = ("--quiet", "--fixed-strings", "filter=lfs")
-    return _asked(top, "grep", *how, commit, "--", "*.gitattributes") is not None
-
-
-def _pointers(tree: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(tree):
-        for name in names:
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and os.path.getsize(path) < _LFS_LARGEST:
-                with open(path, "rb") as file:
-                    if file.read(len(_LFS)) == _LFS:
-                        yield os.path.relpath(path, tree)
+def _pointers(top: str, commit: str) -> list[str]:
+    """The files of git LFS, of which git itself has only pointers."""
+    how = ("grep", "-z", "--name-only", "--no-color", "--basic-regexp")
+    if _asked(top, *how, "filter=lfs", commit, "--", "*.gitattributes") is None:
+        return []
+    printed = _asked(top, *how, f"^{_LFS}", commit) or ""
+    return [one.partition(":")[2] for one in printed.split("\0") if one]
 
 
 def _copy_checkout(folder: str, tree: Path) -> None:
     """All of another checkout as it stands, what git ignores included, but no environments."""
 
     def left_out(where: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if name in _NOT_COPIED
-            or _is_environment(where, name)
-            or not _is_copied(os.path.join(where, name))
-        }
+        return {name for name in names if name in _NOT_COPIED or not _is_copied(where, name)}
 
     shutil.copytree(folder, tree, symlinks=True, ignore=left_out, dirs_exist_ok=True)
 
 
-def _is_copied(path: str) -> bool:
-    """Whether it is a file, a folder or a link: a pipe has no end."""
-    return os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+def _is_copied(where: str, name: str) -> bool:
+    """Whether it is a file, a folder or a link, as a pipe has no end; and no environment."""
+    path = os.path.join(where, name)
+    is_a_kind = os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+    return is_a_kind and not _is_environment(where, name)
 
 
 def _is_environment(where: str, name: str) -> bool:
@@ -493,8 +487,10 @@ def _walk(folder: str) -> list[str]:
     return [path.replace(os.sep, "/") for path in found]
 
 
-class NotPreparedError(Exception):
+class NotPreparedError(CannotCompare):
     """The command for the tree has failed; the message has its last lines."""
+
+    option = "kernelprof_against_prepare"
 
 
 def copy_generated(
@@ -515,20 +511,16 @@ def copy_generated(
     copied: list[str] = []
     notes = []
     for pattern in patterns:
-        found = [os.path.join(rootdir, name) for name in _files(pattern, rootdir)]
-        names = [os.path.relpath(path, root) for path in found]
-        known = tracked(root, names)
-        new = [
-            one
-            for one in names
-            if one not in known and not os.path.lexists(os.path.join(tree, one))
-        ]
+        paths = (os.path.join(rootdir, name) for name in _files(pattern, rootdir))
+        names = [os.path.relpath(path, root) for path in paths]
         if not names:
             notes.append(f"kernelprof_against_copy: {pattern} matches no file")
-        for name in new:
-            _copy_file(name, root, tree)
-        copied += new
-    return tuple(dict.fromkeys(copied)), tuple(notes)
+        known = tracked(root, names)
+        for name in names:
+            if name not in known and not os.path.lexists(os.path.join(tree, name)):
+                _copy_file(name, root, tree)
+                copied.append(name)
+    return tuple(copied), tuple(notes)
 
 
 def _files(pattern: str, rootdir: str) -> list[str]:
@@ -550,15 +542,7 @@ def prepare(
         OSError: it cannot be started.
     """
     log = os.path.join(folder, "scratch", "prepare.log")
-    process = subprocess.Popen(
-        watched(folder, log, (), ["/bin/sh", "-c", command]),
-        cwd=cwd,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = start(folder, log, (), ["/bin/sh", "-c", command], environment, cwd)
     try:
         status: int | None = process.wait(timeout_s)
     except subprocess.TimeoutExpired:

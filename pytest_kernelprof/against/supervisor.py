@@ -1,11 +1,11 @@
-"""A process between a run and its reference: it starts that and ends it, whatever ends the run; and
-the folder of our own, for a revision's tree, that both keep.
+"""A process between a run and its reference, which starts the reference, and ends it however the
+run ends; and the folder for a revision's tree, which both keep.
 
-A run that is killed tells nobody. Its child sees that its parent is another one, ends the reference
-with all processes of its group, and removes the folder if nobody else keeps it.
+A run that is killed cannot end its reference. Its child, the supervisor, sees that it has another
+parent. It ends the reference with all processes of its group, and removes the folder.
 
-A folder is kept by a lock of the system's, which lets it go however a process ends. It is removed
-by whoever has its lock alone: the run at its end, its supervisors, or the next run.
+A lock of the system keeps a folder, and is released however a process ends. A process that gets the
+lock alone removes the folder: the run at its end, its supervisors, or the next run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pytest_kernelprof.device.file_lock import FileLock
 from pytest_kernelprof.system import TEMPORARY_FOLDER, sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _PREFIX = "kernelprof-against-"
 _LOCK = "lock"
@@ -40,21 +40,39 @@ CODE = (
 )
 
 
-def watched(folder: str, log: str, ends: Sequence[int], command: Sequence[str]) -> list[str]:
-    """The command line of a supervisor, and behind it what that is to start.
+def start(
+    folder: str,
+    log: str,
+    ends: Sequence[int],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a supervisor, which starts a command.
 
     Args:
-        folder: of our own, which it keeps. log: where the command's output goes.
+        folder: of the run, which the supervisor keeps. log: the file for the command's output.
         ends: open descriptors that the command gets.
+
+    Raises:
+        OSError: it cannot be started.
     """
-    supervisor = CODE.format(module="pytest_kernelprof.against.supervisor")
-    given = ",".join(map(str, ends))
-    ours = [str(os.getpid()), folder, log, given]
-    return [sys.executable, "-I", "-S", "-c", supervisor, PACKAGE_ROOT, *ours, *command]
+    code = CODE.format(module="pytest_kernelprof.against.supervisor")
+    ours = [PACKAGE_ROOT, str(os.getpid()), folder, log, ",".join(map(str, ends))]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code, *ours, *command],
+        cwd=cwd,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=ends,
+        start_new_session=True,
+    )
 
 
 def end(supervisor: subprocess.Popen[bytes]) -> None:
-    """End a supervisor, and with it what it has started."""
+    """End a supervisor and what it has started."""
     supervisor.terminate()
     try:
         supervisor.wait(_END_S)
@@ -64,16 +82,16 @@ def end(supervisor: subprocess.Popen[bytes]) -> None:
 
 
 def last_lines(log: str, size: int) -> list[str]:
-    """The lines of so many last characters that a command has printed."""
+    """The lines of the last ``size`` characters that a command printed."""
     with contextlib.suppress(OSError), open(log, errors="replace") as file:
         return file.read()[-size:].splitlines()
     return []
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Start a command in a session of its own; end as it does, or with who started this."""
+    """Start a command in a session of its own; end as it does, or when the run ends."""
     run, folder, log, ends, *command = arguments
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handles = tuple(map(int, filter(None, ends.split(","))))
     kept = join_folder(Path(folder))
@@ -97,10 +115,6 @@ def main(arguments: list[str]) -> NoReturn:
     sys.exit(process.returncode if process.returncode >= 0 else 128 - process.returncode)
 
 
-def _leave(*_: object) -> NoReturn:
-    sys.exit(0)
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and all of its group, and wait for it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -110,10 +124,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class Folder:
-    """A folder that this process keeps, as others may beside it.
+    """A folder that this process keeps; other processes may keep it too.
 
     Attributes:
-        path: where it is. tree: where a revision's files go. scratch: for what its run writes.
+        path: of the folder. tree: for the revision's files. scratch: for what its run writes.
     """
 
     def __init__(self, path: Path, lock: FileLock) -> None:
@@ -123,16 +137,16 @@ class Folder:
         self._lock = lock
 
     def let_go(self) -> None:
-        """Keep it no longer; nothing of it is left unless somebody else keeps it."""
+        """Keep it no longer, and remove it unless another process keeps it."""
         self._lock.release()
         remove_unless_kept(self.path)
 
 
 def make_folder(place: str = TEMPORARY_FOLDER) -> Folder:
-    """A new folder, and keep it.
+    """Make a folder, and keep it.
 
     Raises:
-        OSError: none can be made there, or its file system has no locks.
+        OSError: no folder can be made there, or its file system has no locks.
     """
     for _ in range(_TRIES):
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place or None))
@@ -168,7 +182,7 @@ def sweep_folders(place: str = TEMPORARY_FOLDER) -> None:
 
 
 def remove_unless_kept(path: Path) -> None:
-    """Remove a folder, unless a process keeps it or it is none of ours; failing to is no error."""
+    """Remove a folder, unless a process keeps it or another user owns it; a failure is no error."""
     with contextlib.suppress(OSError):
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

@@ -1,7 +1,11 @@
 """Whether a call is slower than the revision's: rounds that two workers take in turn.
 
-One pair of processes, this one and the reference, clears a call. Where that pair makes the call
-suspect, three more pairs of fresh workers confirm it. They stay for later calls.
+One pair of processes, this one and the reference, clears a call that is not slower. Where that pair
+makes the call suspect, more pairs of fresh workers confirm it. They stay for later calls.
+
+The process whose CUDA context is made first is up to 1.3 % faster, so in two of four pairs each
+side has to be first. Everything that does not decide that order happens at the same time in all
+fresh workers.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,39 +27,28 @@ from pytest_kernelprof.against.protocol import (
     RunTest,
     do_step,
 )
-from pytest_kernelprof.against.schedule import (
-    SIDES,
-    ContextOrder,
-    Next,
-    Shown,
-    may_bring_up,
-    missing_firsts,
-    more_pairs,
-    next_steps,
-)
-from pytest_kernelprof.against.worker import Worker, WorkerError
+from pytest_kernelprof.against.worker import START_STEPS, ContextOrder, Worker, WorkerError
 from pytest_kernelprof.device.usage_lock import at_rest
-from pytest_kernelprof.schema.comparison import Paired, Sampled, TimedPair
+from pytest_kernelprof.schema.comparison import Paired, Sampled, Side, TimedPair
 from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.against.protocol import ToWorker
-    from pytest_kernelprof.against.schedule import BringsUp
-    from pytest_kernelprof.against.worker import Answer, Process, Reference
+    from pytest_kernelprof.against.worker import Answer, Process, Reference, StartStep
     from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.measure.sessions import Series
     from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.environment import Conditions
 
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]
+    BringsUp = Mapping[Side, StartStep]  # the first step of each side after which CUDA is up
 
-R = TypeVar("R")
 Rounds = Callable[[DoStep], Callable[[], Sampled]]
 """Rounds of one side's call: asks for a step, and hands back what waits for its answer. Both raise
 ``WorkerError`` where the side is gone."""
 
+SIDES: tuple[Side, ...] = ("current", "baseline")
 _TRIES = 3
 _OF_A_TURN = intervals.ROUNDS + 1
 
@@ -67,24 +60,20 @@ def own_rounds(series: Series) -> Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The turns of a pair.
+    """What the turns of a pair say.
 
     Attributes:
         current, baseline: the last session of rounds of each.
-        conditions: what the GPU was like.
+        conditions: of the GPU meanwhile.
     """
 
-    turns: tuple[intervals.Turn, ...]
+    pair: TimedPair
     current: Sampled
     baseline: Sampled
     conditions: Conditions
 
-    def pair(self, first: Side | None) -> TimedPair:
-        """The ratio of the pair."""
-        return intervals.pair_of(first, self.turns)
 
-
-def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
+def take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
     """Take six turns; twice as many where they scatter. Six turns share one session on each side,
     as a session costs more than its rounds.
 
@@ -93,17 +82,18 @@ def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
 
     Args:
         alone: has the GPU alone, and watches it.
+        first: the side whose CUDA context was made first; None where that is not known.
 
     Raises:
         WorkerError: there are no rounds to judge by.
     """
-    taken = _take_turns(current, baseline, alone)
+    taken = _take_turns(current, baseline, alone, first)
     if taken.conditions.contended:
-        taken = _take_turns(current, baseline, alone)
+        taken = _take_turns(current, baseline, alone, first)
     return taken
 
 
-def _take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
+def _take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
     turns: list[intervals.Turn] = []
     one = other = Sampled()
     kept = 0
@@ -113,7 +103,7 @@ def _take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
             turns += _turns_of(one.us, other.us)
             kept += throttled
     conditions = watch.conditions().keeping_throttled(kept)
-    return Taken(tuple(turns), one, other, conditions)
+    return Taken(intervals.pair_of(first, turns), one, other, conditions)
 
 
 def _batch(
@@ -150,7 +140,7 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
             _do(rounds, DoStep("open"))
         for name in intervals.order_of_turns(SIDES, first, turns):
             _do(sides[name], DoStep("take", _OF_A_TURN))
-    except WorkerError:  # at Ctrl-C nobody is waited for
+    except WorkerError:  # at Ctrl-C no side is waited for
         for rounds in sides.values():
             with contextlib.suppress(WorkerError):
                 rounds(DoStep("leave"))()
@@ -160,7 +150,7 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
         return current(DoStep("close"))(), reading()
     except WorkerError:
         with contextlib.suppress(WorkerError):
-            reading()  # it is not the answer to what is asked next
+            reading()  # else it would be taken for the answer to the next record
         raise
 
 
@@ -179,11 +169,11 @@ def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[inter
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A call whose kernels were to be timed.
+    """The times of a call on both sides.
 
     Attributes:
-        another_work: how the baseline's work differs; empty where it does not.
-        baseline_kernels_us, current_kernels_us: of each kernel in launch order what it takes.
+        another_work: how the baseline's work differs; empty if it does not.
+        baseline_kernels_us, current_kernels_us: what each kernel takes, in launch order.
     """
 
     paired: Paired
@@ -205,42 +195,37 @@ def time_call(
     reference: Reference,
     fresh: FreshPairs,
     alone: Alone,
-    why_judged: Callable[[], str],
+    judged: Paired | None,
 ) -> Timed:
-    """Take turns with the reference, which holds in the same call, and where that makes the call
-    suspect, have fresh pairs do so.
+    """Take turns with the reference, which holds in the same call. If that makes the call suspect,
+    have fresh pairs take turns too.
 
     Args:
         call: what brings a fresh worker to it. work: of the call, as it was made here.
         margin: how much slower it may be, a fraction.
         alone: has the GPU alone, and watches it.
-        why_judged: why the test is judged already, in words; asked where the call is suspect.
+        judged: if the test is judged already, what a suspect call becomes without more pairs.
     """
     assert reference.at is not None, "it holds"
     other = first_difference(work, reference.at.work)
     if other:
         return Timed(not_timed(f"different work: {other}"), other)
     try:
-        taken = take_turns(current, reference.ask, alone)
+        taken = take_turns(current, reference.ask, alone, reference.first)
     except WorkerError as error:
         return Timed(not_timed(str(error)))
-    pair = taken.pair(reference.first)
-    margin = intervals.margin_for(pair.baseline_us, margin)
-    paired = _decided([pair], margin, _disturbed([taken]))
-    firsts = more_pairs([pair], margin) if paired.disturbed is None else []
-    if firsts and (why := why_judged()):
-        paired = replace(paired, change="not compared", why=why)
-    elif firsts:
-        try:
-            more = _take_more(firsts, call, work, fresh, alone)
-        except WorkerError as error:
-            paired = replace(paired, why=f"no more pairs could be measured: {error}")
+    margin = intervals.margin_for(taken.pair.baseline_us, margin)
+    paired = _decided([taken], margin)
+    if paired.disturbed is None and (firsts := more_pairs([taken.pair], margin)):
+        if judged is not None:
+            paired = replace(paired, change=judged.change, why=judged.why)
         else:
-            found = [one for one in (pair, *(two for _, two in more)) if one.first is not None]
-            paired = _decided(found, margin, _disturbed([one for one, _ in more]))
-            if missing_firsts([one.first for one in found]):
-                why = "it is unknown which process of a pair started first"
-                paired = replace(paired, change="undecided", why=why)
+            try:
+                more = _take_more(firsts, call, work, fresh, alone)
+            except WorkerError as error:
+                paired = replace(paired, why=f"no more pairs could be measured: {error}")
+            else:
+                paired = _confirmed([taken, *more], margin, paired)
     return Timed(
         paired,
         baseline_kernels_us=taken.baseline.kernels_us,
@@ -249,7 +234,7 @@ def time_call(
 
 
 def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:
-    """How the work of two sides first differs, in words; empty where it does not."""
+    """How the work of two sides first differs, in words; empty if it does not."""
     for one, other in zip(current, baseline, strict=False):
         if one != other:
             place, _, words = one.partition(": ")
@@ -263,7 +248,7 @@ def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:
 
 def _take_more(
     firsts: Sequence[Side], call: RunTest, work: Sequence[str], fresh: FreshPairs, alone: Alone
-) -> list[tuple[Taken, TimedPair]]:
+) -> list[Taken]:
     """The turns of fresh pairs.
 
     Raises:
@@ -276,23 +261,79 @@ def _take_more(
                 other = first_difference(work, worker.at.work) if worker.at is not None else ""
                 if other:
                     raise WorkerError(f"a fresh process does different work: {other}")
-            workers = pair.workers
-            taken = take_turns(workers["current"].ask, workers["baseline"].ask, alone)
-            found.append((taken, taken.pair(pair.order.first)))
+            current, baseline = (pair.workers[side].ask for side in SIDES)
+            found.append(take_turns(current, baseline, alone, pair.order.first))
     return found
 
 
-def _decided(found: Sequence[TimedPair], margin: float, disturbed: Conditions | None) -> Paired:
+def _decided(taken: Sequence[Taken], margin: float) -> Paired:
     """Judge pairs; "undecided" where they do not suffice, or the GPU was disturbed."""
-    paired = intervals.decide(found, margin) if found else Paired(margin=margin)
+    paired = intervals.decide([one.pair for one in taken], margin)
+    disturbed = next((one.conditions for one in taken if one.conditions.disturbed), None)
     if disturbed is not None or paired.change is None:
         return replace(paired, change="undecided", disturbed=disturbed)
     return paired
 
 
-def _disturbed(taken: Sequence[Taken]) -> Conditions | None:
-    """The conditions of turns on which no verdict can stand."""
-    return next((one.conditions for one in taken if one.conditions.disturbed), None)
+def _confirmed(taken: Sequence[Taken], margin: float, suspicion: Paired) -> Paired:
+    """Judge a suspect call by all pairs of which it is known whose context was first."""
+    known = [one for one in taken if one.pair.first is not None]
+    paired = _decided(known, margin) if known else suspicion
+    if missing_firsts([one.pair.first for one in known]):
+        why = "it is unknown which process of a pair started first"
+        return replace(paired, change="undecided", why=why)
+    return paired
+
+
+def more_pairs(taken: Sequence[TimedPair], margin: float) -> list[Side]:
+    """The pairs that a call still needs, each by the side that has to be first; none where those
+    that were taken decide."""
+    decided = intervals.decide(taken, margin).change is not None
+    return [] if decided else missing_firsts([pair.first for pair in taken])
+
+
+def missing_firsts(firsts: Sequence[Side | None]) -> list[Side]:
+    """Whose context has to be first in more pairs, so that two of four begin with each side; in
+    turn, the side with more of them first."""
+    missing = {side: intervals.PAIRS // 2 - firsts.count(side) for side in SIDES}
+    order = sorted(SIDES, key=lambda side: -missing[side])
+    return [side for i in range(max(missing.values())) for side in order if i < missing[side]]
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A step for one worker of a pair, by the pair's number."""
+
+    pair: int
+    side: Side
+    step: StartStep
+
+
+def next_steps(
+    firsts: Sequence[Side], workers: Mapping[tuple[int, Side], Worker], brings_up: BringsUp
+) -> tuple[Next, ...]:
+    """The steps that all workers take next, at the same time; none once all are at the call.
+
+    The second of a pair waits with a step that may bring up CUDA until the first has it, or is at
+    the call without it.
+
+    Args:
+        firsts: for each pair, whose CUDA context has to be made first.
+        workers: of all pairs, by the pair's number and the side.
+    """
+    found = []
+    for (pair, side), worker in workers.items():
+        first = workers[pair, firsts[pair]]
+        is_free = worker is first or not first.left or first.cuda or worker.cuda
+        if worker.left and (is_free or not may_bring_up(side, worker.left[0], brings_up)):
+            found.append(Next(pair, side, worker.left[0]))
+    return tuple(found)
+
+
+def may_bring_up(side: Side, step: StartStep, brings_up: BringsUp) -> bool:
+    """Whether a step may bring up CUDA: to run a test always may."""
+    known = brings_up.get(side, "run")
+    return START_STEPS.index(step) >= START_STEPS.index(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,25 +398,16 @@ class FreshPairs:
         workers = {(i, side): one.workers[side] for i, one in enumerate(chosen) for side in SIDES}
         for worker in workers.values():
             worker.raise_if_given_up()
-        history = [
-            Shown(Next(*key, step), worker.cuda)
-            for key, worker in workers.items()
-            for step in worker.steps
-        ]
-        while steps := next_steps(firsts, history, self._brings_up):
+        while steps := next_steps(firsts, workers, self._brings_up):
             on_gpu = any(may_bring_up(one.side, one.step, self._brings_up) for one in steps)
             with contextlib.nullcontext() if on_gpu else at_rest():
                 self._take([(one, workers[one.pair, one.side]) for one in steps], call)
-            history += [Shown(one, workers[one.pair, one.side].cuda) for one in steps]
             for pair in chosen:
                 pair.see_contexts()
 
     def _take(self, steps: Sequence[tuple[Next, Worker]], call: RunTest) -> None:
         """Have workers take a step each, and wait for all of them."""
-        problems: list[WorkerError] = []
-        waiting = [_tried(partial(self._begin, *one, call), problems) for one in steps]
-        for answer in filter(None, waiting):
-            _tried(answer, problems)
+        problems = _do_all(partial(self._begin, *one, call) for one in steps)
         if problems:
             raise problems[0]
 
@@ -383,21 +415,22 @@ class FreshPairs:
         if step.step == "start":
             return worker.start()
         if step.step == "collect":
-            return worker.ask(Collect(tuple(self._files[step.side])))
+            return worker.ask(Collect(tuple(self._files[step.side]), loads=True))
         if worker.collected is None or call.id not in worker.collected.ids:
             raise WorkerError("a fresh process does not collect the test")
         answer = worker.ask(call)
-        return lambda: _held(answer())
+        return lambda: _refuse_past_the_call(answer())
 
     def _let_go(self, chosen: Sequence[FreshPair]) -> None:
-        """Have those that hold run to the end of their test, at the same time."""
+        """Have those that hold run to the end of their test, at the same time. A problem is told
+        when the worker is used next."""
         workers = [one for pair in chosen for one in pair.workers.values()]
-        _ask_all([one for one in workers if one.at is not None], Go(holds=False))
+        _do_all(partial(one.ask, Go(holds=False)) for one in workers if one.at is not None)
 
     def finish(self) -> None:
         """End all when they have ended their fixtures, which they do at the same time."""
         workers = [one for pair in self._pairs.values() for one in pair.workers.values()]
-        _ask_all(workers, RunTest())
+        _do_all(partial(one.ask, RunTest()) for one in workers)
         for worker in workers:
             worker.leave()
 
@@ -408,8 +441,8 @@ class FreshPairs:
                 worker.end()
 
     def _pair(self, key: tuple[Side, int]) -> FreshPair:
-        """The pair of a key. Where one of its workers is gone, both are started again, as their
-        order is another."""
+        """The pair of a key. If one of its workers is gone, both are started again, because their
+        order would be another one."""
         known = self._pairs.get(key)
         if known is None or not all(one.is_there for one in known.workers.values()):
             workers = known.workers if known is not None else {s: self._worker(s) for s in SIDES}
@@ -423,26 +456,29 @@ class FreshPairs:
         return Worker(partial(self._start, side, self._started), "a fresh process")
 
 
-def _ask_all(workers: Sequence[Worker], asked: ToWorker) -> None:
-    """Ask all, and wait for them. A problem is told when the worker is used next."""
+def _do_all(steps: Iterable[Callable[[], Answer]]) -> list[WorkerError]:
+    """Begin all steps, and wait for all of their answers; the workers that failed say why."""
     problems: list[WorkerError] = []
-    for answer in [_tried(partial(one.ask, asked), problems) for one in workers]:
-        if answer is not None:
-            _tried(answer, problems)
+    answers: list[Answer] = []
+    for begin in steps:
+        with _noting(problems):
+            answers.append(begin())
+    for answer in answers:
+        with _noting(problems):
+            answer()
+    return problems
 
 
-def _tried(step: Callable[[], R], problems: list[WorkerError]) -> R | None:
-    """What a step gives; None, with the problem noted, where a worker fails."""
+@contextlib.contextmanager
+def _noting(problems: list[WorkerError]) -> Iterator[None]:
     try:
-        return step()
+        yield
     except WorkerError as error:
         problems.append(error)
-        return None
 
 
-def _held(answer: At | Done) -> At:
-    """See that a worker holds in the call that it was to run up to."""
+def _refuse_past_the_call(answer: At | Done) -> None:
+    """Raise ``WorkerError`` unless a worker holds in the call that it was to run up to."""
     if isinstance(answer, Done):
         why = answer.failure or answer.skipped or answer.wrong or "it does not make this call"
         raise WorkerError(f"a fresh process does not reach the call: {why}")
-    return answer

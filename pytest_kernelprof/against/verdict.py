@@ -1,4 +1,4 @@
-"""Whether a test is worse than a revision: pure, from what it took on both sides."""
+"""Whether a test is worse than on a revision: pure, from its profiles on both sides."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.profile import Profile
 
 _NOTICED_US = 0.1
-"""A kernel of many rounds in turn is told as slower from so much on."""
+"""By at least so much a kernel is reported as slower, after many rounds in turn."""
 _DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
-# Of these a snapshot keeps the directions.
+# A snapshot keeps these metrics by direction.
 _SUMS = {
     total: [
         name for name in KEPT_COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)
@@ -43,11 +43,11 @@ def judge(
 ) -> tuple[ProfileComparison, ...]:
     """How each profile of a test compares.
 
-    More of what is exact is worse, whatever else is another: a run without times says so, too.
+    More of an exact metric is worse, whatever else differs, also in a run without times.
 
     Args:
         current: the test's profiles. answer: the worker's, or why there is none.
-        timed: the calls that took turns, by the labels of their profiles.
+        timed: the calls that were timed in turn, by the labels of their profiles.
     """
     if isinstance(answer, str):
         return not_compared(current, f"the baseline cannot run it: {answer}")
@@ -58,10 +58,10 @@ def judge(
 
 def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool) -> str:
     """Why the times of a call change nothing: its counts are worse already, or times are not
-    compared; empty where times count.
+    compared; empty if times count.
 
     Args:
-        baseline, current: the call on both sides; their kernels are not looked at.
+        baseline, current: the call on both sides; their kernels are not compared.
         is_reviewed: whether the snapshot in the working tree differs from the revision's.
     """
     if baseline is None:
@@ -111,7 +111,7 @@ def _judged(
 
 
 def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
-    """What else a reader has to know."""
+    """What else a reader needs to know."""
     notes = []
     baseline = answer.test.profiles if answer.test else ()
     for old, new in zip(baseline[:1], current[:1], strict=False):
@@ -131,18 +131,18 @@ def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
 
 
 def _other_software(baseline: Profile, current: Profile) -> tuple[Difference, ...]:
-    """What is another; both are on one GPU at one time, whose power limit one may not have read."""
+    """What differs but for the power limit: both sides use one GPU at the same time."""
     found = differences(baseline.environment, current.environment)
     return tuple(one for one in found if one.what != "power limit")
 
 
 def _forbids_times(other: Sequence[Difference]) -> bool:
-    """Whether a difference of times may be the software's."""
+    """Whether the software may cause a difference of times."""
     return any(one.what != "python" for one in other)
 
 
 def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> str:
-    """Why two sides' profiles are not of the same work; empty where they are."""
+    """How the work of two sides differs; empty if it does not."""
     labels, known = (Counter(one.label for one in side) for side in (current, baseline))
     if len(current) != len(baseline):
         return f"{len(current)} profiles, {len(baseline)} in the baseline"
@@ -161,7 +161,7 @@ def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> st
 def _pairs(
     current: Sequence[Profile], baseline: Sequence[Profile]
 ) -> list[tuple[Profile, Profile]]:
-    """Baseline and current, by label and, of one label, in their order."""
+    """Baseline and current profiles by label; those of one label in their order."""
     waiting: dict[str, list[Profile]] = {}
     for profile in baseline:
         waiting.setdefault(profile.label, []).append(profile)
@@ -171,7 +171,7 @@ def _pairs(
 def _compare(
     baseline: Profile, current: Profile, timed: Timed | None, another_work: str
 ) -> ProfileComparison:
-    """Args: another_work: of a call of the test how the baseline's differs."""
+    """Compare one profile. ``another_work``: how the work of a call of the test differs."""
     other = _other_software(baseline, current)
     if _forbids_times(other):
         timed = None
@@ -180,11 +180,10 @@ def _compare(
     metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
-    if timed is None or paired is None or not paired.pairs:
-        # Measured one after the other, by processes that differ.
-        kernels = diff_profiles(baseline, current, noticed=None)
-    else:
+    if timed is not None and timed.paired.pairs:
         kernels, paired = _timed_diff(baseline, current, timed)
+    else:  # measured one after the other, by processes that differ
+        kernels = diff_profiles(baseline, current, noticed=None)
     found = ProfileComparison(
         source="revision",
         label=current.label,
@@ -208,10 +207,10 @@ def _compare(
 
 
 def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
-    """How a profile compares, and why, of what could not be judged.
+    """How a profile compares, and why it is "not compared" or "undecided".
 
     Args:
-        uncompared: why not all of it could be compared.
+        uncompared: why not everything could be compared.
     """
     timed = found.paired.change if found.paired is not None else "not compared"
     changes = {one.change for one in found.metrics}
@@ -229,7 +228,7 @@ def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
 def _judged_delta(
     delta: MetricDelta, baseline: Profile, current: Profile, other: Sequence[Difference]
 ) -> MetricDelta:
-    """The delta of a count with what follows of it."""
+    """The delta of a count, judged."""
     before, now = delta.baseline, delta.current
     if not delta.spec.judged or before is None or now is None:
         return delta
@@ -248,8 +247,8 @@ def _judged_delta(
 
 
 def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[KernelDiff, Paired]:
-    """The diff with what kernels took in turn, and what follows of times once it is known how the
-    kernels were launched."""
+    """The diff with the times of the kernels, and the times judged by how the kernels were
+    launched."""
     paired = timed.paired
     baseline = _taking(baseline, timed.baseline_kernels_us)
     current = _taking(current, timed.current_kernels_us)
@@ -264,7 +263,7 @@ def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[Kern
 
 
 def _taking(profile: Profile, us: Sequence[float]) -> Profile:
-    """A profile whose kernels take so long, where these are as many."""
+    """A profile whose kernels have these times, if there are as many."""
     if len(us) != len(profile.kernels):
         return profile
     pairs = zip(profile.kernels, us, strict=True)
@@ -272,8 +271,8 @@ def _taking(profile: Profile, us: Sequence[float]) -> Profile:
 
 
 def _allowed(profile: Profile) -> frozenset[str]:
-    """The metrics that the snapshot of a profile in the working tree holds, where it holds: who
-    reviews the change of that file has accepted these counts."""
+    """The metrics that the snapshot of a profile in the working tree allows: who reviews the change
+    of that file accepts these counts."""
     kept = [one.comparison for one in profile.verdicts if one.outcome == "passed"]
     for found in kept:
         if found is not None and found.source == "snapshot":
@@ -283,7 +282,7 @@ def _allowed(profile: Profile) -> frozenset[str]:
 
 
 def _doubts(profile: Profile, where: str) -> list[str]:
-    """Why its counts are no ground for a verdict."""
+    """Why its counts allow no verdict."""
     if not profile.integrity.complete:
         return [f"the profile {where} is incomplete: {profile.integrity.problems[0]}"]
     if profile.integrity.cold or not profile.integrity.settled:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,9 +37,8 @@ from pytest_kernelprof.against.protocol import (
     ToWorker,
     Wire,
 )
-from pytest_kernelprof.against.revision import local_variables, without
-from pytest_kernelprof.against.schedule import ContextOrder, StartStep
-from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, watched
+from pytest_kernelprof.against.revision import CannotCompare, local_variables, run, without
+from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.usage_lock import tell_children
 from pytest_kernelprof.system import now_s
@@ -55,6 +54,11 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Answer = Callable[[], Any]
 """Waits for the answer to what a worker was asked."""
+
+StartStep = Literal["start", "collect", "run"]
+"""How a worker comes to a call: its process "starts" with pytest, "collects" the tests, which
+loads the code, and "runs" the test up to the call."""
+START_STEPS: tuple[StartStep, ...] = ("start", "collect", "run")
 
 _START_S = 300.0
 _SENT_S = 30.0
@@ -74,7 +78,7 @@ def version(name):
         return ""
 names = {{"pytest": "pytest", "pytest_kernelprof": "{PLUGIN}"}}
 found = {{dist: util.find_spec(name) and version(dist) for name, dist in names.items()}}
-print(json.dumps({{"prefix": sys.prefix, "python": sys.version.split()[0], "found": found}}))
+print(json.dumps({{"prefix": sys.prefix, "found": found}}))
 """
 # Variables of those who run tests or measure coverage, which this run's are not.
 _DROPPED = (
@@ -82,15 +86,15 @@ _DROPPED = (
     *("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTEST_CURRENT_TEST"),
     *("PYTEST_XDIST_WORKER_COUNT", "PYTHONSTARTUP"),
 )
-# What ties a process to the interpreter that it was started by.
+# Variables that tie a process to the interpreter that started it.
 _INTERPRETERS = frozenset({"PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
 _MAPPED = ("PYTEST_ADDOPTS", "PWD")
-# A worker's name, by which fixtures tell ports, databases and files apart: none that xdist gives.
+# Fixtures tell the ports, databases and files of workers apart by this; xdist gives no such number.
 _FIRST_WORKER = 90
 
-# What options are, once pytest and its plugins have read them, where they have not been given.
+# The values of options that were not given, after pytest and its plugins have read them.
 RESET: dict[str, object] = {
-    # of selection: the candidate has selected
+    # of selection: the user's process has selected
     **dict.fromkeys(("keyword", "markexpr"), ""),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "collectonly"), False),
     **dict.fromkeys(("deselect", "ignore", "ignore_glob")),
@@ -120,7 +124,7 @@ def arguments_for(config: pytest.Config, mapping: Mapping) -> tuple[str, ...]:
     added = [f"--rootdir={mapping.path(str(config.rootpath))}"]
     if config.inipath is not None:
         added.append(f"--config-file={mapping.path(str(config.inipath))}")
-    if config.pluginmanager.hasplugin("_cov") or config.pluginmanager.hasplugin("pytest_cov"):
+    if any(map(config.pluginmanager.hasplugin, ("_cov", "pytest_cov"))):
         added.append("--no-cov")
     return (*added, *given)
 
@@ -166,12 +170,14 @@ def of_the_tree(
     return kept
 
 
-class NotUsableError(Exception):
+class NotUsableError(CannotCompare):
     """An interpreter cannot run the revision; the message says why and what to do."""
+
+    option = "--kernelprof-against-python"
 
 
 def interpreter_at(given: str, started_in: str) -> str:
-    """The program to start; empty where it is that of this very environment.
+    """The program to start; empty if it is that of this environment.
 
     Args:
         given: a path, or the name of a program. started_in: what a path is relative to.
@@ -181,7 +187,7 @@ def interpreter_at(given: str, started_in: str) -> str:
     """
     expanded = os.path.expanduser(given)
     named = os.sep not in expanded
-    # A link is what an environment's python is known by: it is not followed.
+    # The python of an environment is a link: it must not be followed.
     program = shutil.which(expanded) if named else os.path.join(started_in, expanded)
     if program is None or not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise NotUsableError(
@@ -189,8 +195,10 @@ def interpreter_at(given: str, started_in: str) -> str:
             "is installed, for example .venv-main/bin/python"
         )
     program = os.path.abspath(program)
-    about = _asked(program, given)
-    ours, found = _our_version(), about["found"]
+    about, ours = _asked(program, given), ""
+    with contextlib.suppress(metadata.PackageNotFoundError):  # it may be in reach all the same
+        ours = metadata.version(PLUGIN)
+    found = about["found"]
     wanted = f"{given} -m pip install pytest {PLUGIN}" + (f"=={ours}" if ours else "")
     for name in ("pytest", PLUGIN):
         if not found[name]:
@@ -204,35 +212,20 @@ def interpreter_at(given: str, started_in: str) -> str:
     return "" if same else program
 
 
-def _our_version() -> str:
-    """Empty where this package is in reach without having been installed."""
-    try:
-        return metadata.version(PLUGIN)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 def _asked(program: str, given: str) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            [program, "-c", _PROBE],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
+        done = run([program, "-c", _PROBE], timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NotUsableError(f"{given} gave no answer in {_PATIENCE_S:.0f} s") from None
     except OSError as error:
         raise NotUsableError(f"{given} cannot be run ({error.strerror or error})") from None
     try:
-        about: dict[str, Any] = json.loads(done.stdout)
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
     except ValueError:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gave no answer"]
         raise NotUsableError(
             f"{given} does not run as a Python (status {done.returncode}: {lines[-1][:_SHOWN]})"
         ) from None
-    return about
 
 
 class WorkerError(Exception):
@@ -243,8 +236,8 @@ class Process:
     """A worker's process.
 
     Args:
-        number: tells it from all others of the run. timeout_s: how long a test may take in it,
-            without the time for which it holds.
+        number: identifies it within the run. timeout_s: how long a test may take in it, without
+            the time for which it holds.
 
     Attributes:
         launch: the first record to send. wire: to send it over.
@@ -260,15 +253,9 @@ class Process:
         self._log = os.path.join(scratch, "log")
         mapping = mapping_of(launch.root, launch.tree)
         tell_children()  # it shares the GPU with this process
-        self._supervisor = subprocess.Popen(
-            watched(launch.folder, self._log, ends, _command(launch.python, ends)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment_for(os.environ, mapping, scratch, number, launch.python),
-            pass_fds=ends,
-            start_new_session=True,
-        )
+        environment = environment_for(os.environ, mapping, scratch, number, launch.python)
+        command = _command(launch.python, ends)
+        self._supervisor = start(launch.folder, self._log, ends, command, environment)
         note_ours(self._supervisor.pid)
         for one in ends:
             os.close(one)
@@ -290,7 +277,7 @@ class Process:
 
 
 def _command(python: str, ends: tuple[int, int]) -> list[str]:
-    """The command of a worker: of another interpreter and its plugin, where one is given."""
+    """The command of a worker; another interpreter has its own plugin."""
     started = CODE.format(module="pytest_kernelprof.plugin.baseline_pytest")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     package = "" if python else PACKAGE_ROOT
@@ -305,8 +292,7 @@ class Worker:
         start: starts a process. name: the worker in messages.
 
     Attributes:
-        why: why it has no process: how it died, was refused or was interrupted; else empty.
-        steps: those that its process has taken, the test apart.
+        why: why it has no process: it died, was refused or was interrupted; else empty.
         collected: its tests; None before they are collected.
         cuda: whether CUDA was up in it when it last answered.
         at: the call that it holds in; None outside of one.
@@ -322,13 +308,18 @@ class Worker:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without anything from an earlier process."""
-        self.steps: list[StartStep] = []
+        """Forget all that an earlier process said."""
+        self._taken = 0
         self.collected: Collected | None = None
         self.cuda = False
         self.at: At | None = None
         self._test = ""
         self._left_s = 0.0
+
+    @property
+    def left(self) -> tuple[StartStep, ...]:
+        """The steps that it still has to take to come to a call; none where it holds in one."""
+        return START_STEPS[self._taken :] if self.at is None else ()
 
     @property
     def is_there(self) -> bool:
@@ -343,7 +334,7 @@ class Worker:
             raise WorkerError(self.why)
 
     def start(self) -> Answer:
-        """Start its process; the answer comes once its pytest is up.
+        """Start its process; it answers when its pytest has started.
 
         Raises:
             WorkerError: it cannot be started, or has been too often.
@@ -394,7 +385,7 @@ class Worker:
         elif isinstance(answer, Collected):
             self.cuda = answer.cuda
             self.collected = answer if isinstance(asked, Collect) else None
-            self.steps.append("start" if isinstance(asked, Launch) else "collect")
+            self._taken += 1
         return answer
 
     def _do(self, asked: ToWorker, step: Callable[[Process], R]) -> R:
@@ -416,9 +407,9 @@ class Worker:
             raise
 
     def _death(self, process: Process, asked: ToWorker, error: Lost) -> str:
-        doing = "it was starting"
-        if not isinstance(asked, (Launch, Collect)):
-            doing = f"it {'took rounds of' if isinstance(asked, DoStep) else 'ran'} {self._test}"
+        does = "took rounds of" if isinstance(asked, DoStep) else "ran"
+        starts = isinstance(asked, (Launch, Collect))
+        doing = "it was starting" if starts else f"it {does} {self._test}"
         if isinstance(error, TooLong):
             return f"{self.name} was ended: {doing} for more than {process.timeout_s:g} s"
         return f"{self.name} died while {doing} ({error}){process.last_words()}"
@@ -448,6 +439,26 @@ class Worker:
             process.end()
 
 
+class ContextOrder:
+    """Whose CUDA context was made first, by what is seen of both sides between their steps.
+
+    Attributes:
+        first: None until one is up, and where both were up when they were first seen.
+    """
+
+    def __init__(self) -> None:
+        self.first: Side | None = None
+        self._is_settled = False
+
+    def see(self, current: bool, baseline: bool) -> None:
+        """Note whether each has a context now."""
+        if self._is_settled or not (current or baseline):
+            return
+        self._is_settled = True
+        if not (current and baseline):
+            self.first = "current" if current else "baseline"
+
+
 class Reference(Worker):
     """The worker of the first pair, which runs each test as this process does.
 
@@ -474,11 +485,11 @@ class Reference(Worker):
 
     @property
     def first(self) -> Side | None:
-        """Whose CUDA context was made first, of the two; None where that is not known."""
+        """The side whose CUDA context was made first; None if that is not known."""
         return self._order.first
 
     def come_up(self) -> None:
-        """Start it, and do not wait for it."""
+        """Start it without waiting for it."""
         with contextlib.suppress(WorkerError):  # which ``collect`` tells
             self._begin_to_start()
 
@@ -487,7 +498,7 @@ class Reference(Worker):
         self._is_up = self.start()
 
     def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> Collected:
-        """Have it collect, and wait for that; nothing where it cannot.
+        """Have it collect, and wait for that; empty if it cannot.
 
         Args:
             kept: as of ``Collect``.
@@ -526,13 +537,13 @@ class Reference(Worker):
                 self._done = _why_missing(test, collected.errors)
 
     def go(self, *, holds: bool) -> None:
-        """Have it run on, if it holds."""
+        """Let it run on, if it holds."""
         if self.at is not None:
             with contextlib.suppress(WorkerError):
                 self._step(Go(holds))
 
     def answer(self) -> Done | str:
-        """Have it run to the end of the test; what the test did there, or why it did not run."""
+        """Let it run to the end of the test; how the test ended, or why it did not run."""
         self.go(holds=False)
         return self.why or self._done
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
-    from pytest_kernelprof.schema.document import TestOutcome
 
     Baselines = Sequence[Profile | None]
 
@@ -94,15 +93,15 @@ def compared_run(current: Run, found: RunComparison) -> Run:
     return replace(
         current,
         tests=tuple(
-            Test(test, tuple(several), outcome=_outcome(several)) for test, several in tests.items()
+            Test(test, tuple(several), outcome="failed" if _fails(several) else "passed")
+            for test, several in tests.items()
         ),
         baselines=(replace(found, profiles=()),),
     )
 
 
-def _outcome(profiles: Iterable[Profile]) -> TestOutcome:
-    failed = any(one.outcome == "failed" for profile in profiles for one in profile.verdicts)
-    return "failed" if failed else "passed"
+def _fails(profiles: Iterable[Profile]) -> bool:
+    return any(one.outcome == "failed" for profile in profiles for one in profile.verdicts)
 
 
 def comparison_of(

@@ -13,6 +13,7 @@ import os
 import re
 import reprlib
 from collections import Counter, defaultdict
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -67,7 +68,7 @@ def kept_of(profile: Profile) -> KeptProfile:
     kind = profile.environment.kind
     counts = {name: _count(profile, name) for name in KEPT_COUNTS if kind in _DEVICES[name]}
     return KeptProfile(
-        kernels=tuple(_run(line, n) for line, n in _runs(lines if ordered else sorted(lines))),
+        kernels=tuple(_counted(lines if ordered else sorted(lines))),
         label=text(profile.label),
         ordered=ordered,
         counts={name: count for name, count in counts.items() if count != 0},
@@ -77,14 +78,9 @@ def kept_of(profile: Profile) -> KeptProfile:
 def kept_of_ranks(profile: Profile) -> tuple[KeptProfile, ...]:
     """What is kept of a profile and of its other ranks: of those that launch something else than
     the first."""
-    first, *others = (kept_of(one) for one in profile.ranks)
-    numbers = [one.rank for one in profile.ranks[1:]]
-    different = [
-        replace(other, rank=rank)
-        for other, rank in zip(others, numbers, strict=True)
-        if other != first
-    ]
-    return (first, *different)
+    first = kept_of(profile.ranks[0])
+    others = ((one.rank, kept_of(one)) for one in profile.ranks[1:])
+    return (first, *(replace(kept, rank=rank) for rank, kept in others if kept != first))
 
 
 def why_not_kept(profile: Profile) -> str:
@@ -180,13 +176,9 @@ def sides_of(kept: KeptProfile) -> list[KernelSide]:
 
 def _sides(kernels: Sequence[Kernel]) -> list[KernelSide]:
     """The kernels of a profile as a snapshot would have them, each with its source line."""
-    known: dict[tuple[str, str], KernelSide] = {}
     found = []
     for kernel in kernels:
-        key = (kernel.name, kernel.operators[0] if kernel.operators else "")
-        side = known.get(key)
-        if side is None:
-            side = known[key] = _side(*key)
+        side = _side(kernel.name, kernel.operators[0] if kernel.operators else "")
         found.append(replace(side, source=printable(kernel.source)) if kernel.source else side)
     return found
 
@@ -195,6 +187,7 @@ def _lines(kernels: Sequence[Kernel]) -> list[str]:
     return [side.line for side in _sides(kernels)]
 
 
+@lru_cache(maxsize=256)
 def _side(name: str, operator: str) -> KernelSide:
     told = printable(text(kept_name(name)))
     is_own = comparable_name(operator) == comparable_name(name)
@@ -209,12 +202,11 @@ def _side_of(line: str) -> KernelSide:
     return KernelSide(name or line, (operator,) if name else ())
 
 
-def _runs(lines: Iterable[str]) -> Iterable[tuple[str, int]]:
-    return ((line, sum(1 for _ in run)) for line, run in groupby(lines))
-
-
-def _run(line: str, times: int) -> str:
-    return f"{line} x{times}" if times > 1 or _TIMES.search(line) else line
+def _counted(lines: Iterable[str]) -> Iterator[str]:
+    """Equal lines in a row as one line, with their number."""
+    for line, run in groupby(lines):
+        times = sum(1 for _ in run)
+        yield f"{line} x{times}" if times > 1 or _TIMES.search(line) else line
 
 
 def _count(profile: Profile, name: str) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import operator
 import os
 import statistics
@@ -204,6 +205,13 @@ class Running:
         dispatch_as_before()
         _open.remove(self)
         _taken_over.append(self)
+
+
+def load() -> None:
+    """Load what torch loads when a profiler first starts: its compiler, which takes seconds."""
+    torch = bound().module
+    if hasattr(torch, "_inductor"):  # as torch.profiler asks
+        importlib.import_module("torch._inductor.config")
 
 
 def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Running:

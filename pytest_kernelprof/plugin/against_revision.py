@@ -13,20 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.against import revision, supervisor
 from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
 from pytest_kernelprof.against.protocol import Done, Launch, RunTest
-from pytest_kernelprof.against.revision import (
-    CannotLayOut,
-    NotPreparedError,
-    copy_generated,
-    find,
-    give_back,
-    is_test,
-    lay_out,
-    lay_over,
-    prepare,
-)
 from pytest_kernelprof.against.timing import (
     FreshPairs,
     Timed,
@@ -37,7 +26,6 @@ from pytest_kernelprof.against.timing import (
 )
 from pytest_kernelprof.against.verdict import judge, not_compared, why_judged
 from pytest_kernelprof.against.worker import (
-    NotUsableError,
     Process,
     Reference,
     arguments_for,
@@ -57,7 +45,7 @@ from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF, ProfileComparison, RunComparison
+from pytest_kernelprof.schema.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
@@ -67,10 +55,9 @@ if TYPE_CHECKING:
 
     import pluggy
 
-    from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.against.protocol import At
-    from pytest_kernelprof.against.schedule import StartStep
+    from pytest_kernelprof.against.worker import StartStep
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
+    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.profile import Profile
 
@@ -80,6 +67,7 @@ if TYPE_CHECKING:
 _AT_WORK = 2
 _OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
+_NOT_MADE = "the revision does not make this call"
 _ATTRIBUTE = "kernelprof_against"
 _FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
@@ -93,7 +81,7 @@ _UNMEASURED = (
 )
 
 _WORKERS = 100
-"""The numbers of fresh workers begin beyond those of all references."""
+"""The numbers of fresh workers are larger than those of all references."""
 
 
 def begin(config: pytest.Config) -> None:
@@ -109,11 +97,13 @@ def begin(config: pytest.Config) -> None:
         launches = run.launches
     else:
         launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
-    config.pluginmanager.register(AgainstTests(config, launches), "kernelprof-against-tests")
+    runs_tests = not config.option.collectonly and config.getoption("dist", "no") == "no"
+    if runs_tests:  # else no test runs, or workers of pytest-xdist run them
+        config.pluginmanager.register(AgainstTests(config, launches))
 
 
 class AgainstRun:
-    """In the process that reports: lays the revision out, and tells what came of all tests.
+    """In the process that reports: lays the revision out, and says what was compared.
 
     Attributes:
         launches: how references, and fresh processes of today's code, are started.
@@ -125,51 +115,22 @@ class AgainstRun:
     def __init__(self, config: pytest.Config) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        settings, self._collector = run_state(config).settings, run_state(config).collector
-        assert settings.revision is not None, "asked for"
-        started_in = str(config.invocation_params.dir)
-        supervisor.sweep_folders()
+        self._collector = run_state(config).collector
         try:
-            named = settings.against_python
-            python = interpreter_at(named, started_in) if named else ""
-            reference = find(settings.revision, str(config.rootpath), started_in)
-            folder = supervisor.make_folder()
-            config.add_cleanup(folder.let_go)
-            if is_below(str(folder.path.resolve()), reference.root):
-                raise CannotLayOut(f"the temporary folder (TMPDIR) is in {reference.root}: move it")
-            notes = lay_out(reference, folder.tree, folder.scratch)
-            tree = str(folder.tree.resolve())
-            ini = str(config.inipath.resolve()) if config.inipath is not None else ""
-            below = ini[len(reference.root) + 1 :] if is_below(ini, reference.root) else ""
-            is_ours = partial(is_test, patterns=config.getini("python_files"), ini=below)
-            tests = lay_over(is_ours, reference.root, tree)
-            copied, told = copy_generated(
-                settings.against_copy, str(config.rootpath), reference.root, tree
-            )
-        except (CannotLayOut, OSError) as error:
+            self.launches = _laid_out(config, run_state(config).settings)
+        except revision.CannotCompare as error:
+            raise pytest.UsageError(f"{error.option}: {error}") from None
+        except OSError as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
-        except NotUsableError as error:
-            raise pytest.UsageError(f"{_FLAG}-python: {error}") from None
-        files = tuple(sorted({*tests, *copied}))
-        root, mapping = reference.root, mapping_of(reference.root, tree)
-        launch = Launch(
-            *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
-            *(arguments_for(config, mapping), mapping.path(started_in), python),
-        )
-        given_here = arguments_for(config, mapping_of(root, root))
-        own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
-        self.launches: Launches = {"baseline": launch, "current": own}
-        if settings.against_prepare:
-            _prepare(config, settings.against_prepare, launch, mapping)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
-        """Tell a worker of pytest-xdist where it is."""
+        """Tell a worker of pytest-xdist how both sides' processes are started."""
         sent = {side: codec.encode(launch).decode() for side, launch in self.launches.items()}
         node.workerinput[_ATTRIBUTE] = sent  # type: ignore[attr-defined]
 
     def comparison(self) -> RunComparison:
-        """What the run was compared with, and which tests failed before they could be."""
+        """What the run was compared with, and the tests that failed before they were compared."""
         launch = self.launches["baseline"]
         failed = tuple(
             ProfileComparison(source="revision", test=test.id, change="not compared", reason=_FAILS)
@@ -181,36 +142,58 @@ class AgainstRun:
         )
 
 
-def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mapping) -> None:
-    """Run the user's command in the tree.
+def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
+    """Lay the revision out below today's tests; how both sides' processes are started.
 
     Raises:
-        pytest.UsageError: it fails.
+        CannotCompare: there is no such code, or it cannot be laid out.
+        OSError: a file cannot be read or written.
     """
-    environment = of_the_tree(os.environ, mapping, launch.python or sys.executable)
-    where = mapping.path(str(config.rootpath))
-    late = run_state(config).settings.against_timeout
-    try:
-        prepare(command, where, launch.folder, environment, late)
-    except (NotPreparedError, OSError) as error:
-        raise pytest.UsageError(f"kernelprof_against_prepare: {error}") from None
+    rootdir, started_in = str(config.rootpath), str(config.invocation_params.dir)
+    assert settings.revision is not None, "asked for"
+    supervisor.sweep_folders()
+    python = interpreter_at(settings.against_python, started_in) if settings.against_python else ""
+    found = revision.find(settings.revision, rootdir, started_in)
+    folder, root = supervisor.make_folder(), found.root
+    config.add_cleanup(folder.let_go)
+    tree = str(folder.tree.resolve())
+    if is_below(tree, root):
+        raise revision.CannotCompare(f"the temporary folder (TMPDIR) is in {root}: move it")
+    notes = revision.lay_out(found, folder.tree, folder.scratch)
+    ini = os.path.relpath(config.inipath.resolve(), root) if config.inipath is not None else ""
+    is_ours = partial(revision.is_test, patterns=config.getini("python_files"), ini=ini)
+    tests = revision.lay_over(is_ours, root, tree)
+    copied, told = revision.copy_generated(settings.against_copy, rootdir, root, tree)
+    mapping = mapping_of(root, tree)
+    launch = Launch(
+        *(found.name, root, tree, str(folder.path)),
+        tests=tuple(sorted({*tests, *copied})),
+        notes=(*notes, *told),
+        arguments=arguments_for(config, mapping),
+        cwd=mapping.path(started_in),
+        python=python,
+    )
+    if settings.against_prepare:
+        environment = of_the_tree(os.environ, mapping, python or sys.executable)
+        where, late = mapping.path(rootdir), settings.against_timeout
+        revision.prepare(settings.against_prepare, where, launch.folder, environment, late)
+    given_here = arguments_for(config, mapping_of(root, root))
+    own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
+    return {"baseline": launch, "current": own}
 
 
 class AgainstTests:
-    """In a process that runs tests: has each run by a reference first, and compares.
+    """In a process that runs tests: has the reference run each test first, and compares.
 
-    First, as time limits and the clocks of other plugins begin with the test itself.
+    First, because time limits and the clocks of other plugins begin with the test itself.
     """
 
     def __init__(self, config: pytest.Config, launches: Launches) -> None:
         self._config = config
-        self._launches = launches.copy()
+        self._launches = launches
         self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[Side, tuple[str, ...]] = {}
-        self._reference: Reference | None = None
-        self._turns: Turns | None = None
-        self._fresh: FreshPairs | None = None
         self._brings_up: dict[Side, StartStep] = {}
         self._running = ""
         self._snapshots = Snapshots(config, self._settings)
@@ -220,41 +203,45 @@ class AgainstTests:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Start the reference, which comes up while tests are collected here."""
-        if self._config.option.collectonly or self._config.pluginmanager.hasplugin("dsession"):
-            return
-        for side, launch in self._launches.items():
-            # Another environment has its own: it imports from the user's folders besides.
-            users = [one for one in sys.path if one and self._mapping.is_users(one)]
-            path = tuple(users if launch.python else sys.path)
-            self._launches[side] = replace(launch, path=path, seed=_seed(self._config))
+        # Another environment has a path of its own, and needs only the user's folders.
+        users = tuple(one for one in sys.path if one and self._mapping.is_users(one))
+        self._launches = {
+            side: replace(one, path=users if one.python else tuple(sys.path), seed=self._seed())
+            for side, one in self._launches.items()
+        }
         self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
         start = partial(self._process, "baseline", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
-        self._fresh = fresh = FreshPairs(self._process, self._files, self._brings_up)
-        self._config.add_cleanup(fresh.end)
+        self._fresh = FreshPairs(self._process, self._files, self._brings_up)
+        self._config.add_cleanup(self._fresh.end)
         self._config.add_cleanup(self._reference.end)
         times = not self._settings.against_exact
-        self._turns = Turns(self._reference, fresh, times=times)
+        self._turns = Turns(self._reference, self._fresh, times=times)
         self._reference.come_up()
+
+    def _seed(self) -> int | None:
+        """What pytest-randomly seeds with, once it is configured."""
+        seed = getattr(self._config.option, "randomly_seed", None)
+        return seed if isinstance(seed, int) else None
 
     def _process(self, side: Side, number: int) -> Process:
         """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
-            launch = give_back(self._code, launch)
-        worker = _worker_number(self._config) + _WORKERS * number
+            launch = revision.give_back(self._code, launch)
+        name = getattr(self._config, "workerinput", {}).get("workerid", "")  # gwN under xdist
+        of_worker = re.fullmatch(r"gw(\d+)", name)
+        worker = _WORKERS * number + (int(of_worker[1]) if of_worker else 0)
         return Process(launch, worker, self._settings.against_timeout)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Have the reference collect the files of all tests that are measured."""
-        if self._reference is None or self._turns is None:
-            return
         measured = [item for item in session.items if state_of(item).is_measured]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
-            self._reference = self._turns = None
+            self._config.pluginmanager.unregister(self)
             return
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
@@ -262,64 +249,57 @@ class AgainstTests:
         shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
-        if self._code:  # which then is its own there
+        if self._code:  # the reference then runs the revision's own files
             self._reference.end()
             self._reference.collect(there, kept)
         self._brings_up["baseline"] = self._reference.brings_up
         if self._brings_up["current"] == "run" and inventory.cuda_is_up():
             self._brings_up["current"] = "collect"
-        # What was built beside the code would be sought in the tree; another environment has it.
+        # The tree lacks what was built beside the user's code; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
             self._reference.refuse(compiled)
         run_state(self._config).after_call = self._turns.after_call
-        # Registered after all others, it is around what they do in the call phase.
-        self._config.pluginmanager.register(_AroundCalls(self), "kernelprof-against-calls")
+        # Registered last, it wraps what all others do in the call phase.
+        self._config.pluginmanager.register(_AroundCalls(self))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """The reference runs the test, up to its first call that is timed, before it is run
-        here; then both go on from call to call."""
-        if self._turns is not None and state_of(item).is_measured:
+        """The reference runs the test up to its first call that is timed. Then the test runs here,
+        and both go on from call to call."""
+        if state_of(item).is_measured:
             self._running = item.nodeid
-            following = self._following(item, nextitem)
+            following = _next_measured(item, nextitem)
             self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
-        self._ran_unmeasured |= not self._running
+        else:
+            self._ran_unmeasured = True
         try:
             done = yield
-            if self._running and self._turns is not None:
+            if self._running:
                 self._turns.answer()
             return done
         finally:  # at Ctrl-C nobody waits for the reference
             self._running = ""
 
-    def _following(self, item: pytest.Item, following: pytest.Item | None) -> str:
-        """The test that the reference runs next."""
-        if following is None:
-            return ""
-        items = item.session.items
-        later = items[items.index(following) :]
-        return next((one.nodeid for one in later if state_of(one).is_measured), "")
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The same random numbers as on the other side."""
-        if item.nodeid == self._running and self._turns is not None:
+        if item.nodeid == self._running:
             self._turns.set_up()
             seed_by(item.nodeid)
 
     def compare(
         self, item: pytest.Item, broken: str = ""
     ) -> LimitExceeded | IncompleteProfile | None:
-        """Compare what a test took, each time that it is repeated: what is worse stays so.
+        """Compare the profiles of a test, each time that it is repeated.
 
         Args:
             broken: the message of the limits that it breaks, if it does.
 
         Returns:
-            What fails the test: it is worse, or a number is missing that the revision has.
+            What fails the test: it is worse, or a metric is missing that the revision has.
         """
         profiles = _profiles_of(item)
         if not profiles:
@@ -327,7 +307,6 @@ class AgainstTests:
         found = self._judged(item, profiles)
         _put(item, found)
         name = self._launches["baseline"].name
-        lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:
@@ -335,6 +314,7 @@ class AgainstTests:
         elif worse:
             message = worse_message(broken, worse, name)
             return LimitExceeded(message, pytrace=False, place=worse[0].place)
+        lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         if lost:
             return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
         return None
@@ -342,13 +322,13 @@ class AgainstTests:
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
     ) -> tuple[ProfileComparison, ...]:
-        if item.nodeid != self._running or self._turns is None:
+        if item.nodeid != self._running:
             why = (
                 "the test requested kernel_profile while it ran, so the baseline did not measure it"
             )
             return not_compared(profiles, why)
         answer = self._turns.answer()
-        if isinstance(answer, Done) and answer.wrong and self._reference is not None:
+        if isinstance(answer, Done) and answer.wrong:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
         if not self._is_reviewed(item):
@@ -357,13 +337,14 @@ class AgainstTests:
         notes = [_GIVEN_BACK.format(", ".join(self._code))] if self._code else []
         if self._ran_unmeasured and any(one.change == "worse" for one in found):
             notes.append(_UNMEASURED)
-        # The revision's files as seen from its root folder.
+        # The revision's files are named relative to its root folder.
         return portable(
             (replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]), self._mapping.tree
         )
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
-        """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
+        """Whether a review shows a change of the test's snapshot: the revision has another one, or
+        none."""
         judge = state_of(item).snapshot
         if judge is None or judge.kept is None:
             return False
@@ -375,24 +356,30 @@ class AgainstTests:
         return before is None or before.profiles != judge.kept.profiles
 
     def note_failed(self, item: pytest.Item) -> None:
-        """A test that fails by itself is not compared."""
+        """Note that a test is not compared, because it fails on this code."""
         if item.nodeid == self._running:
             _put(item, not_compared(_profiles_of(item), _FAILS))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """The reference ends its fixtures; of a run that was ended it is ended as it stands."""
-        if self._reference is None:
-            return
+        """End the processes; after a whole run they end their fixtures first."""
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            if self._fresh is not None:
-                self._fresh.finish()
+            self._fresh.finish()
             self._reference.finish()
         self._reference.end()
 
 
+def _next_measured(item: pytest.Item, following: pytest.Item | None) -> str:
+    """The test that the reference runs next; empty for none."""
+    if following is None:
+        return ""
+    items = item.session.items
+    later = items[items.index(following) :]
+    return next((one.nodeid for one in later if state_of(one).is_measured), "")
+
+
 class _AroundCalls:
-    """Around the call phase and all that others do in it, so that no lock is held any more."""
+    """Wraps the call phase with all that other plugins do in it: afterwards no lock is held."""
 
     def __init__(self, tests: AgainstTests) -> None:
         self._tests = tests
@@ -401,8 +388,8 @@ class _AroundCalls:
     def pytest_runtest_call(
         self, item: pytest.Item
     ) -> Generator[None, pluggy.Result[object], None]:
-        """Compare when the test has passed, or has failed by a limit of its own alone: then what is
-        worse follows in the same failure."""
+        """Compare if the test passed, or failed only by a limit of its own: then its failure also
+        says what is worse."""
         outcome = yield
         error = outcome.exception
         if error is not None and not isinstance(error, LimitExceeded):
@@ -422,7 +409,7 @@ def _profiles_of(item: pytest.Item) -> tuple[Profile, ...]:
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
-    """Add how each profile compares to what the test took."""
+    """Add to each profile of a test how it compares."""
     state = state_of(item)
     if state.taken is not None:
         pairs = zip(state.taken.profiles, found, strict=True)
@@ -436,18 +423,6 @@ def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Prof
     return replace(profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why)))
 
 
-def _worker_number(config: pytest.Config) -> int:
-    """The N of the worker gwN; 0 without workers."""
-    found = re.fullmatch(r"gw(\d+)", getattr(config, "workerinput", {}).get("workerid", ""))
-    return int(found[1]) if found else 0
-
-
-def _seed(config: pytest.Config) -> int | None:
-    """What pytest-randomly seeds with, once it is configured."""
-    seed = getattr(config.option, "randomly_seed", None)
-    return seed if isinstance(seed, int) else None
-
-
 class Turns:
     """Runs each test on the reference, call by call, and times the calls of it.
 
@@ -455,7 +430,7 @@ class Turns:
         times: whether anything is to be timed.
 
     Attributes:
-        timed: what came of the calls of the test that runs, by the labels of their profiles.
+        timed: the times of the calls of the test that runs, by the labels of their profiles.
     """
 
     def __init__(self, reference: Reference, fresh: FreshPairs, *, times: bool) -> None:
@@ -466,26 +441,28 @@ class Turns:
         self._times = times
         self._test = ""
         self._tries = 0
+        self._fails = ""
 
     def begin(self, test: str, following: str, is_reviewed: Callable[[], bool] = bool) -> None:
         """Have the reference run a test, up to the first of its calls.
 
         Args:
-            is_reviewed: whether the test's snapshot is another one in the revision.
+            is_reviewed: whether the revision has another snapshot of the test, or none.
         """
-        self._test, self._tries, self._is_reviewed = test, 0, is_reviewed
+        self._test, self._tries, self._fails = test, 0, ""
+        self._is_reviewed = is_reviewed
         self.timed.clear()
         self._reference.begin(test, following, holds=self._times)
 
     def set_up(self) -> None:
-        """The test begins here, or is repeated: then its times are no comparison any more."""
+        """The test begins here, or is repeated; the times of a repeated test are not compared."""
         self._tries += 1
         if self._tries > 1:
             self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
             self._reference.answer()
 
     def answer(self) -> Done | str:
-        """What became of the test there, once it has run to its end."""
+        """How the test ended on the revision, or why it did not run; waits for that."""
         return self._reference.answer()
 
     def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
@@ -494,36 +471,36 @@ class Turns:
             return
         at = self._reference.at
         if at is None or at.label != call.label:
-            self._note_why(call)
+            why = call.more.why_untimed() or (_REPEATED if self._tries > 1 else _NOT_MADE)
+            self.timed[call.label] = Timed(not_timed(why))
             return
-        if call.profile.outcome == "failed" and not test.settings.warn_only:
+        fails = not test.settings.warn_only
+        if call.profile.outcome == "failed" and fails:
             other = first_difference(call.more.work(call.result), at.work)
             self.timed[call.label] = Timed(not_timed(_OVER), other)
+            self._fails = _OVER
         else:
-            begun = now_s()
-            timed = self._time(test, call, at)
-            paired = replace(timed.paired, took_s=now_s() - begun)
-            self.timed[call.label] = dataclasses.replace(timed, paired=paired)
+            own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
+            self.timed[call.label] = self._time(test, call, own)
+            self._fails = (own or self._fails) if fails else ""
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
-    def _time(self, test: MeasuredTest, call: MeasuredCall, at: At) -> Timed:
-        more, settings = call.more, test.settings
-        margin = settings.margin or DEFAULT_MARGIN
-        return time_call(
+    def _time(self, test: MeasuredTest, call: MeasuredCall, own: str) -> Timed:
+        """Time a call. ``own``: why its own counts have judged it; empty if they have not."""
+        more, settings, begun_s = call.more, test.settings, now_s()
+        judged = not_timed(own) if own else None
+        if self._fails and not own:
+            judged = Paired("undecided", self._fails)
+        timed = time_call(
             RunTest(test.id, holds=True, call=call.label),
             more.work(call.result),
-            margin,
+            settings.margin or DEFAULT_MARGIN,
             own_rounds(more.series()),
             self._reference,
             self._fresh,
             partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
-            lambda: why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed()),
+            judged,
         )
-
-    def _note_why(self, call: MeasuredCall) -> None:
-        """Why a call is not timed that the reference does not hold in."""
-        why = call.more.why_untimed()
-        if self._tries > 1:
-            why = why or _REPEATED
-        self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
+        paired = replace(timed.paired, took_s=now_s() - begun_s)
+        return dataclasses.replace(timed, paired=paired)

@@ -1,4 +1,4 @@
-"""The pytest that runs tests on the code of the baseline, as the process with your code says."""
+"""The pytest that runs tests on the baseline's code, as the process with the user's code asks."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from pytest_kernelprof.against.protocol import (
     serve,
 )
 from pytest_kernelprof.against.worker import RESET
+from pytest_kernelprof.capture import torch_profiler
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
@@ -45,13 +46,13 @@ _BY_LIMIT = "kernelprof_by_limit"
 
 
 def main(arguments: list[str]) -> None:
-    """Run pytest as the candidate says, over the two descriptors of the first argument."""
+    """Run pytest as the user's process asks, over the two descriptors of the first argument."""
     wire = Wire.of_a_child(arguments[0])
     try:
         launch = wire.receive()
         if isinstance(launch, Launch):
             _run(wire, launch)
-    except Lost:  # the candidate is gone, and with it who would read of it
+    except Lost:  # the user's process is gone, so nobody would read why
         sys.exit(1)
 
 
@@ -61,7 +62,7 @@ def _run(wire: Wire, launch: Launch) -> None:
     if why:
         wire.send(Refused(why))
         return
-    os.makedirs(launch.cwd, exist_ok=True)  # which only today's tree may have
+    os.makedirs(launch.cwd, exist_ok=True)  # the revision may lack that folder
     os.chdir(launch.cwd)
     sys.argv = ["pytest", *launch.arguments]
     served = Served(wire, code, launch.seed)
@@ -75,15 +76,12 @@ class Served:
     """The plugin of such a pytest.
 
     Attributes:
-        is_ready: whether it has come so far that it can collect.
+        is_ready: whether pytest has started, so that it can collect.
     """
 
     def __init__(self, wire: Wire, code: RightCode, seed: int | None) -> None:
-        self._wire = wire
-        self._code = code
-        self._seed = seed
-        self._holds = False
-        self._call: str | None = None
+        self._wire, self._code, self._seed = wire, code, seed
+        self._asked = RunTest()
         self._kept: frozenset[str] = frozenset()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
@@ -94,7 +92,7 @@ class Served:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Before other plugins read them, options are as for a run of its own."""
+        """Reset options before other plugins read them: reports and selections are the user's."""
         state = run_state(config)
         state.serves, state.after_call = True, self._after_call
         for name, value in RESET.items():
@@ -105,7 +103,7 @@ class Served:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect the files that the candidate names, all at once."""
+        """Collect the files that the user's process names, all at once."""
         self.is_ready = True
         self._wire.send(Collected(cuda=inventory.cuda_is_up()))
         asked = self._wire.receive()
@@ -123,11 +121,13 @@ class Served:
             self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
             self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
+            if asked.loads:
+                torch_profiler.load()
         return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Those that the candidate has snapshots of are measured for these."""
+        """Mark the tests that are measured because the user's code has snapshots of them."""
         for item in items:
             if item.nodeid in self._kept:
                 state_of(item).in_snapshots = True
@@ -139,12 +139,12 @@ class Served:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run what the candidate names, until it names no more."""
+        """Run the tests that the user's process names, until it names no more."""
         items = {item.nodeid: item for item in session.items}
         while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
             before = set(sys.modules)
-            self._done, self._holds, self._call = Done(asked.id), asked.holds, asked.call
+            self._done, self._asked = Done(asked.id), asked
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
@@ -163,7 +163,7 @@ class Served:
         return True
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A try of a test begins; of a test that is repeated the last one counts."""
+        """Begin an attempt of a test; of a repeated test the last attempt counts."""
         self._done = Done(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
@@ -175,16 +175,16 @@ class Served:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note what fails by a limit: here nobody asks for it."""
+        """Mark failures by a limit: limits do not count on the baseline."""
         report = yield
-        # On the report, since plugins that repeat tests hand reports on when the test has ended.
+        # On the report, because plugins that repeat tests publish reports after the test.
         by_limit = call.excinfo is not None and call.excinfo.errisinstance(LimitExceeded)
         setattr(report, _BY_LIMIT, by_limit)
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather what the test took and how it fared."""
+        """Gather the profiles of the test and its outcome."""
         sent = report.__dict__.pop(ATTRIBUTE, None)
         if sent is not None:
             taken = codec.decode(sent.encode(), Test)
@@ -201,9 +201,9 @@ class Served:
             self._done = replace(self._done, failure=_last_line(report))
 
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
-        """Hold in a call whose kernels can be timed, and do what the candidate wants of it. Who
-        holds is at rest, as far as the GPU's lock goes."""
-        is_wanted = self._holds and self._call in (None, call.label)
+        """Hold in a call whose kernels can be timed, and take rounds of it as asked. A process that
+        holds is at rest for the GPU's lock."""
+        is_wanted = self._asked.holds and self._asked.call in (None, call.label)
         if not is_wanted or call.more.why_untimed():
             return
         from pytest_kernelprof.plugin.ledger import without_kernels
@@ -216,18 +216,18 @@ class Served:
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
-        self._holds = asked.holds
+        self._asked = replace(self._asked, holds=asked.holds)
         usage_lock.go_on()
 
     def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
-        """The revision's files that a test comes from; what a test has loaded as it ran counts for
-        all of its file, in which it is loaded by then."""
+        """The revision's files that a test uses. What one test loads while it runs counts for all
+        later tests of its file."""
         of_file = self._reached.setdefault(str(item.path), set())
         module = getattr(item, "module", None)
         start = [module] if module is not None else []
         manager = item.config.pluginmanager
         start += manager._getconftestmodules(item.path)
-        # Of pytest_plugins any test may have a fixture, but a conftest is of its folder.
+        # Any test may use a fixture of pytest_plugins, but a conftest belongs to its folder.
         start += [one for one in _plugins(item.config) if "conftest.py" not in str(one.__file__)]
         of_file.update(self._code.origins.reached([*start, *new]))
         return tuple(sorted(of_file))
@@ -245,10 +245,9 @@ def _passed_unexpectedly(report: pytest.TestReport) -> bool:
 def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
     """What went wrong, in a line."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else ""
-    if isinstance(report.longrepr, tuple):
-        text = report.longrepr[2]
+    text = (
+        report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(crash, "message", "")
+    )
     lines = [line.strip() for line in (text or report.longreprtext).splitlines() if line.strip()]
-    if not text:
-        lines = lines[-1:]
-    return (lines[0].removeprefix("E ").strip() if lines else "no reason given")[:_LONGEST]
+    found = (lines[0] if text else lines[-1]) if lines else "no reason given"
+    return found.removeprefix("E ").strip()[:_LONGEST]

@@ -14,7 +14,6 @@ import pytest
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
-from pytest_kernelprof.plugin.fixture import KernelProfile
 from pytest_kernelprof.plugin.items import (
     BRIDGE,
     RUN_BASELINE,
@@ -30,7 +29,6 @@ from pytest_kernelprof.plugin.items import (
     state_of,
     warn,
 )
-from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from pytest_kernelprof.plugin.fixture import KernelProfile
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.schema.document import Run
     from pytest_kernelprof.schema.profile import Profile
 

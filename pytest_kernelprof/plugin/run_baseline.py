@@ -1,5 +1,5 @@
-"""A run document as baseline (``--kernelprof-against=RUN.json``): each profile is judged by the one
-of its place in an earlier run, as it is taken."""
+"""A run document as baseline (``--kernelprof-against=RUN.json``): each profile is judged by the
+profile of the same place in an earlier run, as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -57,13 +57,13 @@ _FLAG = "--kernelprof-against"
 
 
 def begin(config: pytest.Config, settings: Settings, collector: Collector, name: str) -> Baselines:
-    """What the tests of this process are judged by; the process that reports tells of all.
+    """The baselines of this process's tests; in the process that reports, register a plugin.
 
     Args:
-        name: of the plugin that does, and of what it sends to workers of pytest-xdist.
+        name: of that plugin, and of what it sends to workers of pytest-xdist.
 
     Raises:
-        pytest.UsageError: there is nothing to compare with, or a margin is none.
+        pytest.UsageError: there is nothing to compare with, or a margin is malformed.
     """
     try:
         allowed = allowances(tuple(map(parse_allowance, settings.fail_on)))
@@ -77,7 +77,7 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector, name:
 
 
 class Baselines:
-    """The profiles of an earlier run, in a file: only those of the test that runs are in memory."""
+    """The profiles of an earlier run, in a file: memory holds only those of the test that runs."""
 
     def __init__(self, file: str, allowed: Mapping[str, Allowance]) -> None:
         self._file = file
@@ -92,11 +92,11 @@ class Baselines:
             database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
 
     def of(self, test: str) -> Baseline | None:
-        """What the earlier run has of a test; None where it has nothing.
+        """The profiles of a test in the earlier run; None if there are none.
 
         Raises:
-            IncompleteProfile: the file cannot be read: it is on another machine than this worker
-                of pytest-xdist, or is gone.
+            IncompleteProfile: the file cannot be read: it is gone, or on another machine than this
+                worker of pytest-xdist.
         """
         asked = "SELECT profiles FROM tests WHERE id = ?"
         try:
@@ -116,17 +116,13 @@ class Baselines:
 
 
 def _lean(test: Test) -> Test:
-    """A test without what is only looked at."""
-    return Test(
-        test.id,
-        tuple(
-            replace(one, verdicts=(), copies=(), waits=(), second_look={}) for one in test.profiles
-        ),
-    )
+    """A test without what no comparison reads."""
+    less: dict[str, Any] = {"verdicts": (), "copies": (), "waits": (), "second_look": {}}
+    return Test(test.id, tuple(replace(one, **less) for one in test.profiles))
 
 
 class Baseline:
-    """What a test took in an earlier run.
+    """The profiles of a test in an earlier run.
 
     Args:
         test: its node id. profiles: those of the earlier run, by key.
@@ -142,7 +138,7 @@ class Baseline:
         self._seen: Counter[str] = Counter()
 
     def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
-        """How the test's next profile compares; none where the earlier run has none of its
+        """How the test's next profile compares; empty if the earlier run has no profile of its
         place."""
         found = self._compared(profile)
         if found is None:
@@ -151,12 +147,12 @@ class Baseline:
         return (verdict_of(found, profile, status, why, reason=reason, place=place),)
 
     def note(self, profile: Profile) -> None:
-        """The next profile is the one after this."""
+        """Count a profile: the next one is compared with the one after it."""
         self._seen[profile.label] += 1
 
     def times_so_far(self, profile: Profile) -> tuple[Verdict, ...]:
-        """How the times that are judged fare while rounds are still taken: what the engine decides
-        by on a second look and on more rounds."""
+        """How the judged times compare while rounds are still taken. By this the engine decides on
+        a second look and on more rounds."""
         found = self._compared(profile)
         return tuple(
             Verdict(limit=LIMIT_OF["run"], metric=one.name, outcome=_outcome_so_far(one, profile))
@@ -187,7 +183,7 @@ class Baseline:
 
 
 def _outcome_so_far(one: MetricDelta, profile: Profile) -> Status:
-    """Of a time of the device the second look is another session; all rounds are judged then."""
+    """A second look at a time of the device is another session; then all rounds are judged."""
     looked_once = len(profile.metrics[one.name].rounds) < 2 * TIMED_ROUNDS
     if one.change == "undecided" or (one.spec.sources == ("profiled",) and looked_once):
         return "undecided"
@@ -201,11 +197,11 @@ def _why_undecided(one: MetricDelta, profile: Profile) -> Reason:
 
 
 class RunBaseline:
-    """In the process that reports: refuses another suite's document, tells workers where the
-    profiles are, and tells what came of all tests.
+    """In the process that reports: refuses the document of another suite, tells workers where the
+    profiles are, and says what was compared.
 
     Attributes:
-        file: the profiles of the earlier run, for whoever runs its tests.
+        file: the profiles of the earlier run, for all processes that run tests.
 
     Raises:
         pytest.UsageError: there is nothing to compare with.
@@ -227,7 +223,7 @@ class RunBaseline:
         try:
             old = read_run(os.path.join(config.invocation_params.dir, self._path))
             self._began, self._unfinished = old.began, old.unfinished
-            # Of a test that ran again, the last try that was measured.
+            # Of a repeated test, the last attempt that was measured.
             tests = {one.id: one for one in old.tests if one.profiles}.values()
             self._keys = dict.fromkeys(profiles_of(tests))
             if not self._keys:
@@ -264,25 +260,24 @@ class RunBaseline:
         )
 
     def comparison(self) -> RunComparison | None:
-        """What the run was compared with, as far as it has come."""
+        """What the run was compared with so far."""
         if self._refused:
             return None
         tests = tuple(self._collector.tests())
-        compared = (
-            profile
-            for test in tests
-            for profile in test.profiles
-            if any(
-                one.limit == LIMIT_OF["run"] and not one.is_uncompared for one in profile.verdicts
-            )
-        )
+        every = (profile for test in tests for profile in test.profiles)
+        compared = filter(_is_compared, every)
         now = profiles_of(tests)
         found = comparison_of(self._keys, now, compared, self._allowed, self._unfinished)
         return replace(found, name=self._path, began=self._began)
 
 
+def _is_compared(profile: Profile) -> bool:
+    of_run = (one for one in profile.verdicts if one.limit == LIMIT_OF["run"])
+    return any(not one.is_uncompared for one in of_run)
+
+
 def _folder(config: pytest.Config) -> Path:
-    """A temporary folder, which is removed when the run ends; where it is killed, by the next."""
+    """A temporary folder, which this run removes at its end; if it is killed, the next run does."""
     if not can_share():  # Windows
         path = tempfile.mkdtemp(prefix="kernelprof-run-", dir=TEMPORARY_FOLDER or None)
         config.add_cleanup(partial(shutil.rmtree, path, ignore_errors=True))

@@ -1,5 +1,5 @@
 """Ranks that a test starts: a function runs on each, in a process of its own. What it profiles with
-``pytest_kernelprof.profile`` is judged by the test's limits; what it raises is raised there."""
+``pytest_kernelprof.profile`` is judged by the test's limits; what it raises fails the test."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 
 _TO_END_S = 5.0
-"""How long the other ranks may take when one has failed: they end by themselves, and name it."""
+"""How long the other ranks may take when one has failed: they end by themselves and name it."""
 
 
 class Ranks:
-    """So many ranks of ``torch.distributed`` on this machine, for one function."""
+    """A number of ranks of ``torch.distributed`` on this machine, for one function."""
 
     def __init__(self, test: MeasuredTest, number: object, backend: str | None) -> None:
         try:
@@ -60,7 +60,7 @@ class Ranks:
         self._backend = backend or ("nccl" if test.device == "cuda" else "gloo")
 
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
-        """Run ``fn(*args, **kwargs)`` on each rank; what it returns, by rank.
+        """Run ``fn(*args, **kwargs)`` on each rank, and return what each returned, by rank.
 
         In each process ``torch.distributed`` is initialised and, with NCCL, the rank's GPU is the
         current one. What ``fn`` hands to ``pytest_kernelprof.profile`` is profiled on all ranks
@@ -81,7 +81,7 @@ class Ranks:
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
             for rank, one in enumerate(ended):
-                for request in one.unfinished:  # of which only the rank heard
+                for request in one.unfinished:  # only the rank knows of it
                     test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
@@ -117,17 +117,17 @@ class Ranks:
 
 
 def ranks_request(place: Place) -> Request:
-    """What ``kernel_profile.ranks(n).run(fn)`` asks for."""
+    """The request of ``kernel_profile.ranks(n).run(fn)``."""
     remedy = "catch expected exceptions inside the function"
     return Request(f"kernel_profile.ranks at {line_words(place)}", remedy=remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:
-    """Start the ranks and wait for all; whatever happens, none is left.
+    """Start the ranks and wait for all; whatever happens, no process is left.
 
     Raises:
-        BaseException: what one has raised.
-        IncompleteProfile: one has died.
+        BaseException: what a rank raised.
+        IncompleteProfile: a rank died.
     """
     __tracebackhide__ = True
     context = get_context("spawn")
@@ -154,8 +154,8 @@ def _run(job: Job, task: bytes) -> Sequence[Ended]:
 
 
 def _heard(homes: dict[Any, int]) -> dict[int, Ended | None]:
-    """What each rank sent home; None of one that died. When one has failed, the others have a
-    moment."""
+    """What each rank sent; None for one that died. When one has failed, the others have a moment
+    left."""
     found: dict[int, Ended | None] = {}
     waiting = dict(homes)
     deadline: float | None = None
@@ -166,7 +166,7 @@ def _heard(homes: dict[Any, int]) -> dict[int, Ended | None]:
             return found
         for home in ready:
             one = found[waiting.pop(home)] = _received(home)
-            is_well = one is not None and one.raised is None and one.skipped is None
+            is_well = one is not None and not one.raised and one.skipped is None
             if not is_well and deadline is None:
                 deadline = now_s() + _TO_END_S
     return found
@@ -183,27 +183,20 @@ def _received(home: Any) -> Ended | None:
 def _raise_first(
     ended: dict[int, Ended | None], processes: Sequence[BaseProcess], job: Job
 ) -> None:
-    """Raise what is the cause: a rank that is left alone only names another one."""
+    """Raise the cause: a rank that is left alone only names another one."""
     __tracebackhide__ = True
     dead = [rank for rank, one in ended.items() if one is None]
     if dead:
         processes[dead[0]].join(_TO_END_S)
         how = _how_ended(processes[dead[0]].exitcode)
         raise IncompleteProfile(f"rank {dead[0]} of {job.size} died ({how}) in {job.test}")
-    skipped = {
-        rank: one.skipped
-        for rank, one in sorted(ended.items())
-        if one is not None and one.skipped is not None
-    }
-    raised = [
-        (rank, pickle.loads(one.raised), one.told)
-        for rank, one in sorted(ended.items())
-        if one is not None and one.raised is not None
-    ]
+    there = {rank: one for rank, one in sorted(ended.items()) if one is not None}
+    skipped = {rank: one.skipped for rank, one in there.items() if one.skipped is not None}
+    raised = [(pickle.loads(one.raised), rank) for rank, one in there.items() if one.raised]
     if raised:
-        rank, error, told = min(raised, key=lambda one: isinstance(one[1], IncompleteProfile))
+        error, rank = min(raised, key=lambda one: isinstance(one[0], IncompleteProfile))
         if not isinstance(error, IncompleteProfile) or not skipped:
-            raise error from RankTraceback(f"\n\nrank {rank}:\n{told}")
+            raise error from RankTraceback(f"\n\nrank {rank}:\n{there[rank].told}")
     if len(skipped) == job.size:
         words = next(iter(skipped.values()))
         raise NotJudged(words) if job.unmeasured else pytest.skip.Exception(words)
@@ -235,7 +228,7 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 
 
 def _of_first_ranks(ended: Sequence[Ended]) -> Iterator[Profile]:
-    """Each call once: of its lowest rank, with the others in it."""
+    """The profiles of each call once: of its lowest rank, with the others in it."""
     for one in ended:
         for data in one.profiles:
             record = codec.decode(data, Profile)
@@ -245,13 +238,13 @@ def _of_first_ranks(ended: Sequence[Ended]) -> Iterator[Profile]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all ranks are told.
+    """What all ranks get.
 
     Attributes:
-        port: of the store. gpus: those that they may use, by UUID; empty for all.
-        plan, limits: of the test, of that name. limit_s: how long a rank is waited for.
-        trace_dir: where traces are written; None where they are not.
-        unmeasured: why nothing is measured; empty where it is.
+        port: of the store. gpus: those that the ranks may use, by UUID; empty for all.
+        plan, limits: of the test. test: its node id. limit_s: how long ranks wait for one.
+        trace_dir: the folder for traces; None for none.
+        unmeasured: why nothing is measured; empty if it is.
     """
 
     size: int
@@ -268,25 +261,25 @@ class Job:
 
 @dataclass(slots=True)
 class Ended:
-    """What became of a rank.
+    """How a rank ended.
 
     Attributes:
-        profiles: the records that it took. unfinished: what it asked for beside these.
+        profiles: the records that it made. unfinished: requests without a record.
         returned: what the function returned, pickled.
-        raised: what it raised, pickled; None where nothing. told: that with its traceback.
-        skipped: why it skipped the test; None where it did not.
+        raised: what it raised, pickled; empty for nothing. told: the same with its traceback.
+        skipped: why it skipped the test; None if it did not.
     """
 
     profiles: list[bytes] = field(default_factory=list)
     unfinished: list[Request] = field(default_factory=list)
     returned: bytes = b""
-    raised: bytes | None = None
+    raised: bytes = b""
     told: str = ""
     skipped: str | None = None
 
 
 def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
-    """Be a rank, to the end."""
+    """Run the function as a rank, and send how that ended."""
     ended = Ended()
     try:
         if job.gpus:
@@ -323,7 +316,7 @@ def _measured(
     if job.unmeasured:
         preparer(fn, given)()()
         pytest.skip(f"{job.unmeasured}; there is no profile to look at")
-    # The function may catch what is raised here; the test hears of it.
+    # The function may catch what is raised here; the test reports it all the same.
     request = Request(called, remedy="catch expected exceptions inside the callable")
     ended.unfinished.append(request)
     with (

@@ -1,5 +1,5 @@
-"""pytest in each rank of ``torchrun``, on one machine: rank 0 reports for all, the others are
-quiet, and all end with one exit status. They write to each other in files of one folder."""
+"""pytest in each rank of ``torchrun``, on one machine: rank 0 reports for all ranks, the others are
+quiet, and all end with one exit status. Each rank writes a file for the others, in one folder."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import contextlib
 import hashlib
 import io
 import itertools
-import json
 import math
 import os
 import signal
 import stat
 import sys
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.capture.rendezvous import note_missing
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin.collector import fail, first_line
 from pytest_kernelprof.plugin.items import concerns_us, run_state
+from pytest_kernelprof.schema import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 _INSIDE = "KERNELPROF_INSIDE_RANK"
@@ -34,44 +36,43 @@ _INSIDE = "KERNELPROF_INSIDE_RANK"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which rank of how many this process is, and where they write to each other."""
+    """Which rank of how many this process is, and the folder for the files of the ranks."""
 
     rank: int
     size: int
     folder: str
 
     def file(self, rank: int) -> str:
-        """What a rank says."""
+        """The file that a rank writes."""
         return os.path.join(self.folder, f"rank{rank}.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class RankState(msgspec.Struct, frozen=True):
     """What a rank says to the others.
 
     Attributes:
-        process: its number, and what tells it from a later one of that number.
+        process: its number and its start, which tells it from a later process of that number.
         tests: the tests that it runs, in order; None before they are collected.
         problems: reports of tests that failed on it.
         exit: its exit status, once it has ended. measures: whether it measured anything.
     """
 
-    process: Sequence[Any]
-    tests: list[str] | None = None
-    problems: Sequence[dict[str, Any]] = ()
+    process: tuple[int, str]
+    tests: tuple[str, ...] | None = None
+    problems: tuple[dict[str, Any], ...] = ()
     exit: int | None = None
     measures: bool = False
 
     @property
     def lives(self) -> bool:
-        """Whether its process is still there."""
+        """Whether its process still runs."""
         number, started = self.process
         return not started or started_at(number) == started
 
 
 def place_of_rank() -> Place | None:
-    """This process's, where ``torchrun`` has started it as one of several on this machine; None of
-    any other, such as one that a test has started."""
+    """The place of this process, if ``torchrun`` started it as one of several ranks on one machine;
+    None for any other process, such as one that a test started."""
     ranks = said_by_torchrun()
     if ranks is None:
         return None
@@ -83,7 +84,7 @@ def place_of_rank() -> Place | None:
 
 
 def said_by_torchrun() -> tuple[int, int, list[str]] | None:
-    """The number of this rank, how many there are, and what tells their run from others."""
+    """The number of this rank, how many ranks there are, and what identifies their run."""
     said = os.environ
     try:
         rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
@@ -99,7 +100,7 @@ def said_by_torchrun() -> tuple[int, int, list[str]] | None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether nobody else can leave word there; it is made where there is none."""
+    """Whether only this user can write to the folder; it is made if it does not exist."""
     try:
         with contextlib.suppress(FileExistsError):
             Real.mkdir(folder, 0o700)
@@ -122,46 +123,43 @@ _AT_ONCE_S = 5.0
 _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-def read(path: str) -> Word | None:
-    """What was written there; None where that is nothing whole."""
+def read(path: str) -> RankState | None:
+    """What a rank wrote; None if there is no file, or not a whole one."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return Word(**json.load(file))
-    except (OSError, ValueError, TypeError):
+        with open(path, "rb") as file:
+            return codec.decode(file.read(), RankState)
+    except (OSError, ValueError):
         return None
 
 
-def write(path: str, word: Word) -> None:
+def write(path: str, state: RankState) -> None:
     """Write it, whole or not at all."""
-    beside = f"{path}.{Real.getpid()}"
     with contextlib.suppress(OSError):
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(asdict(word), file)
-        Real.replace(beside, path)
+        codec.write_atomically(path, codec.encode(state))
 
 
 class Rank:
-    """What all ranks have in common: they write to each other, and end when all are through."""
+    """What all ranks have in common: they write to each other, and end together."""
 
     def __init__(self, config: pytest.Config, place: Place) -> None:
         self._config, self._place = config, place
         self._limit_s = run_state(config).settings.rank_timeout
         self._session: pytest.Session | None = None
         self._others = [rank for rank in range(place.size) if rank != place.rank]
-        self._word = Word((Real.getpid(), started_at(Real.getpid())))
+        self._state = RankState((Real.getpid(), started_at(Real.getpid())))
         said = {rank: read(place.file(rank)) for rank in self._others}
         self._old = {rank: one.process for rank, one in said.items() if one and self._is_old(one)}
-        self._say()
+        self._publish()
 
     @property
     def _takes_part(self) -> bool:
-        """Whether this run measures anything: else each rank is as it would be without us."""
+        """Whether this run measures anything. If not, each rank runs as without this plugin."""
         return run_state(self._config).measures
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Where a rank dies, torchrun asks the others to end, and kills them after 30 s: the test
-        that runs is brought to its end, and what there is by then is reported."""
+        """If a rank dies, torchrun asks the others to end, and kills them after 30 s. So the test
+        that runs is the last one, and the run reports what it has by then."""
         self._session = session
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -169,74 +167,74 @@ class Rank:
 
     @pytest.hookimpl(trylast=True)  # when it is known whether anything is measured
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Before the first test: what would have ranks wait for each other in vain in each.
+        """Before the first test: refuse what would make ranks wait for each other in vain.
 
         Raises:
-            pytest.UsageError: they run their tests in different orders.
+            pytest.UsageError: the ranks run their tests in different orders.
         """
-        ids = [item.nodeid for item in session.items if concerns_us(item)]
-        self._say(tests=ids)
+        ids = tuple(item.nodeid for item in session.items if concerns_us(item))
+        self._publish(tests=ids)
         if not self._takes_part or self._config.getoption("collectonly", False):
             return
         tests = {self._place.rank: ids, **self._tests_of_others()}
-        why = why_out_of_order(tests)
-        if why:
+        if why := why_out_of_order(tests):
             self._refuse(why)
         note_missing(missing(tests))
 
     def _refuse(self, why: str) -> None:
         raise pytest.UsageError(why)
 
-    def _tests_of_others(self) -> dict[int, list[str]]:
-        """By rank; of one that has ended, or that is not there in time, nothing is known."""
-        deadline = now_s() + self._limit_s
-        said = {
-            rank: self._wait_for(rank, deadline, lambda one: one.tests is not None)
-            for rank in self._others
-        }
-        return {rank: one.tests for rank, one in said.items() if one and one.tests is not None}
+    def _tests_of_others(self) -> dict[int, tuple[str, ...]]:
+        """The tests of the other ranks. A rank that has ended, or does not answer in time, is left
+        out."""
+        deadline, found = now_s() + self._limit_s, {}
+        for rank in self._others:
+            said = self._wait_for(rank, deadline, lambda one: one.tests is not None)
+            if said is not None and said.tests is not None:
+                found[rank] = said.tests
+        return found
 
     def _stop(self, *_: object) -> None:
         if self._session is not None:
             self._session.shouldstop = "torchrun ended the ranks because one has ended (SIGTERM)"
 
-    def _say(self, **more: Any) -> None:
-        self._word = replace(self._word, **more)
-        write(self._place.file(self._place.rank), self._word)
+    def _publish(self, **more: Any) -> None:
+        self._state = replace(self._state, **more)
+        write(self._place.file(self._place.rank), self._state)
 
-    def _hear(self, rank: int) -> Word | None:
-        """What a rank of this run says, or has said before it ended; None where it is not known."""
+    def _state_of(self, rank: int) -> RankState | None:
+        """What a rank of this run wrote last; None if it wrote nothing yet."""
         said = read(self._place.file(rank))
         return None if said is None or said.process == self._old.get(rank) else said
 
     def _wait_for(
-        self, rank: int, deadline: float, is_enough: Callable[[Word], bool] = lambda _: False
-    ) -> Word | None:
-        """What a rank says when that is enough, or it has ended or died, or the time is over."""
+        self, rank: int, deadline: float, is_enough: Callable[[RankState], bool] = lambda _: False
+    ) -> RankState | None:
+        """Wait until a rank wrote enough, has ended or died, or the time is over; what it wrote."""
         while True:
-            said = self._hear(rank)
+            said = self._state_of(rank)
             if said is not None and not said.lives:
-                return self._hear(rank)  # it may have ended well, just now
+                return self._state_of(rank)  # it may have written its end just now
             if said is not None and (is_enough(said) or said.exit is not None):
                 return said
             if now_s() > deadline:
                 return said
             sleep(_POLL_S)
 
-    def _is_old(self, said: Word) -> bool:
-        """Whether that is left of an earlier run. Torchrun starts all ranks at once; one may have
-        ended before this one is here."""
+    def _is_old(self, said: RankState) -> bool:
+        """Whether an earlier run left this. A rank of this run may have ended before this one
+        started, but torchrun starts all ranks at once."""
         if said.lives:
             return False
-        ticks = int(self._word.process[1]) - int(said.process[1])
+        ticks = int(self._state.process[1]) - int(said.process[1])
         return ticks > _AT_ONCE_S * os.sysconf("SC_CLK_TCK")
 
     def _has_died(self, rank: int) -> bool:
-        said = self._hear(rank)
+        said = self._state_of(rank)
         return said is not None and not said.lives
 
     def _forget(self, *ranks: int) -> None:
-        """Take away what ranks have said, and the folder with the last of it."""
+        """Remove the files of ranks, and the folder with the last of them."""
         for rank in ranks:
             with contextlib.suppress(OSError):
                 Real.unlink(self._place.file(rank))
@@ -244,8 +242,8 @@ class Rank:
             Real.rmdir(self._place.folder)
 
     def _end_alone(self, status: int) -> None:
-        """Of a rank that nobody reports for: it waits for none, and the last one tidies up."""
-        self._say(exit=status, measures=False)
+        """End a rank that nobody reports for. It waits for no other; the last rank removes all."""
+        self._publish(exit=status, measures=False)
         ranks = range(self._place.size)
         said = filter(None, (read(self._place.file(rank)) for rank in ranks))
         if all(one.exit is not None or not one.lives for one in said):
@@ -253,16 +251,19 @@ class Rank:
 
 
 class FirstRank(Rank):
-    """Rank 0: reports what is wrong on others, too."""
+    """Rank 0: reports the failures of the other ranks, too."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Before the report: wait until all have ended their tests."""
+        """Before the report: wait until all ranks have ended their tests."""
         if not self._takes_part:
             return
         deadline = now_s() + self._limit_s
         others = {rank: self._wait_for(rank, deadline) for rank in self._others}
-        told = {one.nodeid: first_line(one) for one in _failed_here(session)}
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        stats = reporter.stats if reporter is not None else {}
+        failed = (*stats.get("failed", ()), *stats.get("error", ()))
+        told = {one.nodeid: first_line(one) for one in failed}
         for rank, said in others.items():
             for data in said.problems if said is not None else ():
                 self._tell(session, rank, data, told)
@@ -275,10 +276,10 @@ class FirstRank(Rank):
     def _tell(
         self, session: pytest.Session, rank: int, data: dict[str, Any], told: dict[str, str]
     ) -> None:
-        hook, config = self._config.hook, self._config
-        report = hook.pytest_report_from_serializable(config=config, data=data)
+        hook = self._config.hook
+        report = hook.pytest_report_from_serializable(config=self._config, data=data)
         here = told.get(report.nodeid)
-        # The same limit is over on all; and of a rank that did not come each says it in its way.
+        # All ranks exceed the same limit, and each has its own words for a rank that is missing.
         if here is not None and (here == first_line(report) or hasattr(report, _OUR_ERROR)):
             return
         report.nodeid = f"{report.nodeid} (rank {rank})"
@@ -294,22 +295,22 @@ class FirstRank(Rank):
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """All is told and written: the others may end."""
+        """Everything is reported and written: the others may end."""
         status = int(self._session.exitstatus) if self._session is not None else 0
         if not self._takes_part:
             self._end_alone(status)
             return
-        self._say(exit=status, measures=True)
+        self._publish(exit=status, measures=True)
         deadline = now_s() + _TO_HEAR_S
         while now_s() <= deadline and any(
-            one and one.lives for one in map(self._hear, self._others)
+            one and one.lives for one in map(self._state_of, self._others)
         ):
             sleep(_POLL_S)
         self._forget(0, *filter(self._has_died, self._others))
 
 
 class QuietRank(Rank):
-    """Any other rank: what it would print is kept, and printed where it ends in no ordinary way."""
+    """Any other rank: keeps what it would print, and prints it if it does not end as usual."""
 
     def __init__(self, config: pytest.Config, place: Place) -> None:
         super().__init__(config, place)
@@ -318,7 +319,7 @@ class QuietRank(Rank):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Be quiet from here on."""
+        """Keep the output from here on."""
         super().pytest_sessionstart(session)
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
@@ -331,20 +332,20 @@ class QuietRank(Rank):
         pytest.exit(why, returncode=pytest.ExitCode.TESTS_FAILED)  # rank 0 says so
 
     def pytest_runtestloop(self) -> None:
-        """Where nothing is measured nobody is quiet."""
+        """If nothing is measured, no rank is quiet."""
         if not self._takes_part:
             self._speak()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Rank 0 tells what fails here alone."""
+        """Send a failure to rank 0, which reports it."""
         if report.failed:
             hook = self._config.hook
             data = hook.pytest_report_to_serializable(config=self._config, report=report)
-            self._say(problems=[*self._word.problems, data])
+            self._publish(problems=(*self._state.problems, data))
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Wait until rank 0 has reported: torchrun ends all where one ends with a failure."""
+        """Wait until rank 0 has reported: torchrun ends all ranks when one ends with a failure."""
         session = self._session
         if session is None:
             return
@@ -355,16 +356,16 @@ class QuietRank(Rank):
         if not self._takes_part:
             self._end_alone(status)
             return
-        self._say(exit=status, measures=True)
+        self._publish(exit=status, measures=True)
         first = self._wait_for(0, now_s() + self._limit_s, lambda _: True)
-        if first is not None:  # as long as it is there
+        if first is not None:  # as long as rank 0 runs
             first = self._wait_for(0, math.inf)
         if first is None or first.exit is None or not first.measures:
-            self._speak()  # nobody else tells what has failed here
+            self._speak()  # nobody else reports what failed here
             self._end_alone(status)
             return
         self._forget(self._place.rank)
-        # torchrun tells of the first that ends with a failure: let that be the one that reports.
+        # torchrun names the first rank that ends with a failure: let that be rank 0.
         deadline = now_s() + _TO_HEAR_S
         while first.lives and now_s() < deadline:
             sleep(_POLL_S)
@@ -372,22 +373,16 @@ class QuietRank(Rank):
             session.exitstatus = first.exit
 
     def _speak(self) -> None:
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if self._writer is not None:
-            self._writer.write(self._kept.getvalue())
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.write(self._kept.getvalue())
+            reporter = self._config.pluginmanager.getplugin("terminalreporter")
             if reporter is not None:
-                reporter._tw = self._writer
-            self._writer = None
-
-
-def _failed_here(session: pytest.Session) -> Iterator[Any]:
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    stats = reporter.stats if reporter is not None else {}
-    return (one for kind in ("failed", "error") for one in stats.get(kind, ()))
+                reporter._tw = writer
 
 
 def why_no_worker(config: pytest.Config) -> str:
-    """Why a worker of pytest-xdist measures nothing here; empty where it may."""
+    """Why a worker of pytest-xdist must not measure here; empty if it may."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers < 2 or said_by_torchrun() is None:
         return ""
@@ -398,11 +393,10 @@ def why_no_worker(config: pytest.Config) -> str:
 
 
 def takes_part(config: pytest.Config) -> bool:
-    """Whether this run can be that of a rank: pytest-xdist's processes are none, nor is the run
-    that serves another one.
+    """Whether this process can be a rank. The processes of pytest-xdist cannot.
 
     Raises:
-        pytest.UsageError: ranks share their tests out to workers, and would write the same files.
+        pytest.UsageError: each rank distributes its tests to workers, and would write one file.
     """
     if sys.platform == "win32" or hasattr(config, "workerinput"):
         return False
@@ -418,14 +412,14 @@ def takes_part(config: pytest.Config) -> bool:
 
 
 def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
-    """Which tests ranks would run at the same time, each of them to wait for the other in vain, and
-    what to do; empty where they have one order.
+    """Why ranks would wait for each other in vain, and what to do; empty if they have one order.
 
     Args:
-        tests: node ids in the order in which they run, by rank. Some may be of some ranks only.
+        tests: node ids in the order in which they run, by rank. A rank may lack some.
     """
     for first, rank in itertools.combinations(sorted(tests), 2):
-        ours, theirs = _common(tests[first], tests[rank]), _common(tests[rank], tests[first])
+        both = {*tests[first]} & {*tests[rank]}
+        ours, theirs = ([test for test in tests[one] if test in both] for one in (first, rank))
         for one, other in zip(ours, theirs, strict=False):
             if one != other:
                 return (
@@ -437,15 +431,10 @@ def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
 
 
 def missing(tests: Mapping[int, Sequence[str]]) -> dict[str, frozenset[int]]:
-    """The ranks that do not run a test that another one does, by test."""
+    """By test, the ranks that do not run it although another rank does."""
     have = {rank: set(ids) for rank, ids in tests.items()}
     everywhere = set.intersection(*have.values())
     return {
         test: frozenset(rank for rank, ids in have.items() if test not in ids)
         for test in set.union(*have.values()) - everywhere
     }
-
-
-def _common(tests: Sequence[str], others: Sequence[str]) -> list[str]:
-    there = set(others)
-    return [test for test in tests if test in there]

@@ -20,6 +20,7 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
+from pytest_kernelprof.against import revision
 from pytest_kernelprof.against.protocol import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
@@ -57,10 +58,10 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (inventory, "current_device", _device),
         (inventory, "refuse_broken", lambda: None),
         (inventory, "why_broken", lambda: ""),
-        (against_revision, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
-        (against_revision, "lay_out", lambda *_: ()),
-        (against_revision, "lay_over", lambda *_: ()),
-        (against_revision, "copy_generated", lambda *_: ((), ())),
+        (revision, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
+        (revision, "lay_out", lambda *_: ()),
+        (revision, "lay_over", lambda *_: ()),
+        (revision, "copy_generated", lambda *_: ((), ())),
         (against_revision, "Reference", _Idle),
         (against_revision, "FreshPairs", _Idle),
         (against_revision, "Turns", play.turns),

@@ -230,6 +230,28 @@ def test_what_its_counts_have_judged_takes_one_pair(against: Run, found: Found) 
     assert timing.ratio == pytest.approx(1.2, abs=0.01)
 
 
+LATER = """
+import torch
+from pkg import code
+def test_more(kernel_profile):
+    kernel_profile(code.more, torch.ones(8, 4))
+    kernel_profile(code.call, torch.ones(8, 4))
+"""
+
+
+def test_a_later_call_of_a_test_that_counts_have_judged_takes_one_pair(
+    against: Run, repository: Repository, found: Found
+) -> None:
+    repository.write({"tests/test_it.py": LATER})
+    result = against("--kernelprof-report")
+    result.assert_outcomes(failed=1)
+    assert [one.change for one in found["more"]] == ["worse", "undecided"]
+    later = timings(found["more"])[1]
+    assert later is not None
+    assert (len(later.pairs), later.why) == (1, "more kernels already fail the test")
+    assert later.ratio == pytest.approx(1.2, abs=0.01)
+
+
 def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     result = against(
         "-k", "several or more", "-o", "kernelprof_against_exact=true", "--kernelprof-warn-only"

@@ -19,7 +19,6 @@ from pytest_kernelprof.report.html.markup import (
     table,
     text,
 )
-from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.kernel_tables import (
     NOUNS,
     change_table,
@@ -42,6 +41,7 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_kernelprof.report.html.script_data import ScriptData
     from pytest_kernelprof.report.tables import Table
     from pytest_kernelprof.schema.comparison import ProfileComparison, Source
     from pytest_kernelprof.schema.profile import Profile

@@ -16,9 +16,7 @@ from pytest_kernelprof.report.html.details import Detailer, FullNames
 from pytest_kernelprof.report.html.markup import Html, cut, element, mark, table, text, word_of
 from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.kernel_tables import comparison_notes, comparison_table
-from pytest_kernelprof.report.tables import Column
 from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
-from pytest_kernelprof.schema.profile import Cause
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import comparison_line
@@ -30,8 +28,10 @@ if TYPE_CHECKING:
 
     import jinja2
 
+    from pytest_kernelprof.report.tables import Column
     from pytest_kernelprof.schema.comparison import Source
     from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.schema.profile import Cause
     from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
 

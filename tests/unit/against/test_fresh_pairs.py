@@ -19,9 +19,8 @@ from pytest_kernelprof.against.protocol import (
     RunTest,
     TooLong,
 )
-from pytest_kernelprof.against.schedule import StartStep
 from pytest_kernelprof.against.timing import FreshPairs
-from pytest_kernelprof.against.worker import Process, WorkerError
+from pytest_kernelprof.against.worker import Process, StartStep, WorkerError
 from pytest_kernelprof.schema.comparison import Side
 
 TEST = "t.py::a"
@@ -47,6 +46,7 @@ class Double:
 
     def send(self, asked: object, timeout_s: float) -> None:
         words = {Launch: "starts", Collect: "collects", RunTest: "runs", Go: "goes"}
+        assert not isinstance(asked, Collect) or asked.loads  # while it waits for its turn
         self.log.append(f"{self.name} {'finishes' if asked == RunTest() else words[type(asked)]}")
         self.asked = asked
 

@@ -11,7 +11,7 @@ import pytest
 from repositories import AUTHOR, Repository, everything
 
 from pytest_kernelprof.against import revision
-from pytest_kernelprof.against.revision import CannotLayOut, Revision, find, lay_out
+from pytest_kernelprof.against.revision import CannotCompare, Revision, find, lay_out
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_folder_around_the_one_that_stands_for_the_root_folder_is_refused(tmp_
         (tmp_path / name / "mlp.py").touch()
     root, old = str(tmp_path / "new" / "project"), str(tmp_path / "old")
     with pytest.raises(
-        CannotLayOut,
+        CannotCompare,
         match=f"no file or folder with the name of one in {root}: .*, as '{old}/pro",
     ):
         find(old, root, root)
@@ -185,13 +185,13 @@ def test_what_it_cannot_be_is_told_with_the_remedy(
 ) -> None:
     tree = repository.git("write-tree")
     repository.git("branch", "other", repository.git("commit-tree", "-m", "x", tree))
-    with pytest.raises(CannotLayOut, match=words):
+    with pytest.raises(CannotCompare, match=words):
         found(repository, given)
 
 
 def test_a_name_that_is_both_is_refused(repository: Repository) -> None:
     repository.git("branch", "pkg")
-    with pytest.raises(CannotLayOut, match=r"is a revision and a folder: write \./pkg .*, or "):
+    with pytest.raises(CannotCompare, match=r"is a revision and a folder: write \./pkg .*, or "):
         found(repository, "pkg")
     (repository.folder / "other" / "pkg").mkdir(parents=True)
     assert found(repository, "other").folder == str(repository.folder / "other")
@@ -205,7 +205,7 @@ def test_in_a_shallow_clone_the_fetch_is_told(repository: Repository, tmp_path: 
         ("origin/side", "refs/remotes/origin/side"),
         (":/words", "git fetch --unshallow origin$"),
     ):
-        with pytest.raises(CannotLayOut, match=f"shallow clone: .*{how}"):
+        with pytest.raises(CannotCompare, match=f"shallow clone: .*{how}"):
             find(given, str(tmp_path / "c"), str(tmp_path))
 
 
@@ -216,7 +216,7 @@ def test_in_a_partial_clone_nothing_is_fetched_and_the_fetch_is_told(
     source, clone = f"file://{repository.folder}", tmp_path / "c"
     subprocess.run(["git", "clone", "-q", "--filter=blob:none", source, clone], check=True)
     before = everything(clone)
-    with pytest.raises(CannotLayOut, match="partial clone, which lacks files of it: git fetch --r"):
+    with pytest.raises(CannotCompare, match="partial clone, which lacks files of it: git fetch "):
         laid_out(find("HEAD~1", str(clone), str(clone)), tmp_path)
     assert everything(clone) == before
 
@@ -239,10 +239,10 @@ def test_a_linked_worktree_and_a_sparse_checkout_have_all_files(
 def test_without_a_repository_or_git_it_says_so(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CannotLayOut, match="not in a git repository that has it: give the folder"):
+    with pytest.raises(CannotCompare, match="not in a git repository that has it: give the folder"):
         find("main", str(tmp_path), str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(CannotLayOut, match=r"git cannot be run \(.*: install it, or give"):
+    with pytest.raises(CannotCompare, match=r"git cannot be run \(.*: install it, or give"):
         found(repository, "main")
 
 
@@ -250,7 +250,7 @@ def test_a_repository_that_git_does_not_trust_has_gits_remedy(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(CannotLayOut, match=r"(?s)dubious ownership.*git config .*safe\.directory"):
+    with pytest.raises(CannotCompare, match=r"(?s)dubious ownership.*git config .*safe\.directory"):
         found(repository, "main")
 
 

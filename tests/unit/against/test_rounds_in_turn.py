@@ -86,6 +86,7 @@ def take(
         Double("C", log, *candidate).ask,
         Double("R", log, *reference).ask,
         alone,  # type: ignore[arg-type]
+        "baseline",
     )
 
 
@@ -93,7 +94,7 @@ def test_six_turns_of_alternating_order_are_of_one_session_on_each_side() -> Non
     log: list[str] = []
     found = take(108.0, log=log)
     assert " ".join(log) == "C open R open C R R C C R R C C R R C R close C close"
-    pair = found.pair("baseline")
+    pair = found.pair
     assert (pair.turns, pair.baseline_us, pair.current_us, pair.first) == (
         6,
         100.0,
@@ -105,15 +106,15 @@ def test_six_turns_of_alternating_order_are_of_one_session_on_each_side() -> Non
 
 def test_turns_that_scatter_are_twice_as_many() -> None:
     found = take([100.0, 104.0] * 3)
-    assert len(found.turns) == 12
-    assert found.pair(None).ratio == pytest.approx(1.02, abs=0.001)
+    assert found.pair.turns == 12
+    assert found.pair.ratio == pytest.approx(1.02, abs=0.001)
 
 
 @pytest.mark.parametrize("side", ["current", "baseline"])
 def test_a_session_that_is_not_whole_is_taken_again(side: str) -> None:
     lost = "the profile is incomplete: 2 kernels are lost"
     ours, theirs = ((lost, 100.0), (100.0,)) if side == "current" else ((100.0,), (lost, 100.0))
-    assert len(take(*ours, reference=theirs).turns) == 6
+    assert take(*ours, reference=theirs).pair.turns == 6
     ours, theirs = ((lost,), (100.0,)) if side == "current" else ((100.0,), (lost,))
     with pytest.raises(WorkerError, match=f"^{side}: the profile is incomplete"):
         take(*ours, reference=theirs)
@@ -162,5 +163,5 @@ def test_a_side_that_is_gone_leaves_no_answer_of_the_other_behind() -> None:
         return answer
 
     with pytest.raises(WorkerError, match="it died"):
-        take_turns(gone, there, Gpu().alone)  # type: ignore[arg-type]
+        take_turns(gone, there, Gpu().alone, None)  # type: ignore[arg-type]
     assert read[-1] == DoStep("close")

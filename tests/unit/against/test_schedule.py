@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pytest_kernelprof.against.schedule import (
-    ContextOrder,
-    Next,
-    Shown,
-    StartStep,
+from pytest_kernelprof.against.timing import (
     may_bring_up,
     missing_firsts,
     more_pairs,
     next_steps,
 )
+from pytest_kernelprof.against.worker import START_STEPS, ContextOrder, StartStep
 from pytest_kernelprof.schema.comparison import Side, TimedPair
 
 FIRSTS: list[Side] = ["current", "baseline", "current"]
 USUAL: dict[Side, StartStep] = {"current": "run", "baseline": "run"}
 
 
+class Worker:
+    """What is seen of a worker: which steps it has left, and whether CUDA is up in it."""
+
+    def __init__(self, taken: int = 0) -> None:
+        self.left = START_STEPS[taken:]
+        self.cuda = taken > 0
+
+
 def waves(
     brings_up: dict[Side, StartStep],
     firsts: list[Side] = FIRSTS,
-    history: list[Shown] | None = None,
     *,
+    taken: int = 0,
     with_cuda: bool = True,
 ) -> list[str]:
-    """What runs at the same time, wave after wave: pair, side and step, abbreviated."""
-    seen, found = list(history or ()), []
-    while steps := next_steps(firsts, seen, brings_up):
+    """What runs at the same time, wave after wave: pair, side and step, abbreviated.
+
+    Args:
+        taken: how many steps all workers took in an earlier test, which brought up CUDA.
+    """
+    sides: tuple[Side, ...] = ("current", "baseline")
+    workers: Any = {(pair, side): Worker(taken) for pair in range(len(firsts)) for side in sides}
+    found: list[str] = []
+    while steps := next_steps(firsts, workers, brings_up):
         found.append(" ".join(f"{one.pair}{one.side[0]}:{one.step}" for one in steps))
-        seen += [
-            Shown(one, with_cuda and may_bring_up(one.side, one.step, brings_up)) for one in steps
-        ]
+        for one in steps:
+            worker = workers[one.pair, one.side]
+            worker.left = worker.left[1:]
+            worker.cuda |= with_cuda and may_bring_up(one.side, one.step, brings_up)
         assert len(found) < 10
     return found
 
@@ -71,12 +85,7 @@ def test_only_one_side_may_bring_it_up_early() -> None:
 
 
 def test_workers_of_an_earlier_test_run_at_the_same_time() -> None:
-    there = [
-        Shown(Next(0, side, step), cuda=True)
-        for side in ("current", "baseline")
-        for step in ("start", "collect")
-    ]
-    assert waves(USUAL, ["current"], there) == ["0c:run 0b:run"]  # type: ignore[arg-type]
+    assert waves(USUAL, ["current"], taken=2) == ["0c:run 0b:run"]
 
 
 def test_a_call_without_cuda_keeps_nobody_waiting() -> None:

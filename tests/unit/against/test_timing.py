@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.against import timing as module
 from pytest_kernelprof.against.protocol import At, RunTest
@@ -18,9 +20,8 @@ from pytest_kernelprof.against.timing import (
     time_call,
 )
 from pytest_kernelprof.against.worker import WorkerError
-from pytest_kernelprof.schema.comparison import Sampled
+from pytest_kernelprof.schema.comparison import Paired, Sampled, TimedPair
 from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.stats.intervals import Turn
 
 WORK = ("argument 1: float32 8x8, strides (8, 1), cuda:0",)
 CALL = RunTest("t.py::a", holds=True, call="")
@@ -29,8 +30,8 @@ BUSY = Conditions(contenders=(Neighbour(7, 50),))
 
 
 def taken(slower: float, us: float = 100.0, conditions: Conditions = QUIET) -> Taken:
-    turns = (Turn((us * (1 + slower),) * 13, (us,) * 13),) * 6
-    return Taken(turns, Sampled((), (us * (1 + slower),)), Sampled((), (us,)), conditions)
+    pair = TimedPair(None, 1 + slower, 6, us, us * (1 + slower))
+    return Taken(pair, Sampled((), (us * (1 + slower),)), Sampled((), (us,)), conditions)
 
 
 class Pairs:
@@ -63,11 +64,11 @@ class Pairs:
 def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A side is its turns, or why there are none."""
 
-    def take_turns(candidate: Any, reference: object, alone: object) -> Taken:
+    def take_turns(candidate: Any, reference: object, alone: object, first: Any) -> Taken:
         if isinstance(candidate, str):
             raise WorkerError(candidate)
         assert isinstance(candidate, Taken)
-        return candidate
+        return dataclasses.replace(candidate, pair=replace(candidate.pair, first=first))
 
     monkeypatch.setattr(module, "take_turns", take_turns)
 
@@ -77,12 +78,12 @@ def found(
     further: Pairs | None = None,
     first: str | None = "baseline",
     work: tuple[str, ...] = WORK,
-    why_judged: Callable[[], str] = str,
+    judged: Paired | None = None,
 ) -> Timed:
     reference: Any = SimpleNamespace(at=At("", work), first=first, ask=None)
     side: Any = candidate
     pairs: Any = further or Pairs(why="none were asked for")
-    return time_call(CALL, WORK, 0.05, side, reference, pairs, None, why_judged)  # type: ignore[arg-type]
+    return time_call(CALL, WORK, 0.05, side, reference, pairs, None, judged)  # type: ignore[arg-type]
 
 
 def test_one_pair_clears_a_call() -> None:
@@ -128,13 +129,10 @@ def test_without_room_for_more_pairs_it_is_undecided_and_said() -> None:
 
 
 def test_a_test_that_is_judged_already_takes_no_more_pairs() -> None:
-    paired = found(taken(0.08), Pairs(why="asked"), why_judged=lambda: "more kernels").paired
+    judged = Paired("not compared", "more kernels")
+    paired = found(taken(0.08), Pairs(why="asked"), judged=judged).paired
     assert (paired.change, paired.why, len(paired.pairs)) == ("not compared", "more kernels", 1)
-
-    def never() -> str:
-        raise AssertionError
-
-    assert found(taken(0.02), why_judged=never).paired.change == "same"
+    assert found(taken(0.02), judged=judged).paired.change == "same"
 
 
 def test_pairs_whose_order_is_not_known_convict_nobody() -> None:

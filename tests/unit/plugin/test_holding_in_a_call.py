@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any
 import pytest
 from records import profile
 
-from pytest_kernelprof.against.protocol import At, FromWorker, Go, ToWorker, Wire
+from pytest_kernelprof.against.protocol import At, Collect, FromWorker, Go, RunTest, ToWorker, Wire
 from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.file_lock import can_lock_bytes
 from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
+from pytest_kernelprof.plugin import baseline_pytest
 from pytest_kernelprof.plugin.baseline_pytest import Served
 
 pytestmark = pytest.mark.skipif(not can_lock_bytes(), reason="needs locks that can be shared")
@@ -41,7 +44,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
     (inward, to_it), (from_it, outward) = os.pipe(), os.pipe()
     candidate = Wire(from_it, to_it, FromWorker)
     served = Served(Wire(inward, outward, ToWorker), SimpleNamespace(), None)  # type: ignore[arg-type]
-    served._holds = True
+    served._asked = RunTest(holds=True)
     more = SimpleNamespace(
         work=lambda result: ("argument 1: float32 8, strides (1,), cuda:0",),
         why_untimed=lambda: "",
@@ -62,6 +65,43 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
 
 def test_a_fresh_worker_holds_only_in_the_call_that_is_timed(seat: SharedGpuLock) -> None:
     served = Served(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
-    served._holds, served._call = True, "profile 2"
+    served._asked = RunTest(holds=True, call="profile 2")
     served._after_call(SimpleNamespace(), SimpleNamespace(label=""))  # type: ignore[arg-type]
     assert seat.shares
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_fresh_worker_loads_what_profiling_needs_when_it_has_answered(
+    loads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the second of a pair does it while the first runs the test; the reference does not."""
+    log: list[str] = []
+    monkeypatch.setattr(baseline_pytest.torch_profiler, "load", lambda: log.append("loads"))
+    wire = SimpleNamespace(
+        send=lambda record: log.append(type(record).__name__),
+        receive=lambda: Collect((), loads=loads),
+    )
+    origins = SimpleNamespace(shared_with=lambda files: ())
+    code = SimpleNamespace(wrong=lambda modules: "", origins=origins)
+    manager = SimpleNamespace(get_plugins=list)
+    session: Any = SimpleNamespace(items=[], config=SimpleNamespace(pluginmanager=manager))
+    Served(wire, code, None).pytest_collection(session)  # type: ignore[arg-type]
+    assert log == ["Collected", "Collected", *["loads"] * loads]
+
+
+STARTS_A_PROFILER = """
+import sys, torch
+from pytest_kernelprof.capture import torch_profiler
+torch_profiler.load()
+before = len(sys.modules)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+    pass
+print(len(sys.modules) - before)
+"""
+
+
+def test_what_profiling_needs_is_what_torch_loads_when_a_profiler_starts() -> None:
+    """In a process of its own, since others may have loaded it."""
+    command = [sys.executable, "-c", STARTS_A_PROFILER]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20  # of several hundred

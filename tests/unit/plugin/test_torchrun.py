@@ -45,7 +45,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_rank_knows_its_number_and_where_the_others_leave_word() -> None:
+def test_a_rank_knows_its_number_and_the_folder_of_all_ranks() -> None:
     found = place_of_rank()
     assert found is not None
     assert (found.rank, found.size) == (1, 2)
@@ -100,8 +100,8 @@ def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     place = Place(0, 3, str(tmp_path))
     Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
     first = FirstRank(pytester.parseconfigure(), place)
-    assert torchrun.read(place.file(1)) == torchrun.Word([2**22 + 1, "1"])
-    assert first._hear(1) is None
+    assert torchrun.read(place.file(1)) == torchrun.RankState((2**22 + 1, "1"))
+    assert first._state_of(1) is None
     assert not first._has_died(1)
     Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
     assert first._has_died(2)
@@ -169,9 +169,9 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
     if not started:
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
-    said = torchrun.Word([2**22 + 1, str(int(started) - 1)], exit=0)
+    said = torchrun.RankState((2**22 + 1, str(int(started) - 1)), exit=0)
     torchrun.write(place.file(1), said)
-    found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1)
+    found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._state_of(1)
     assert found == torchrun.read(place.file(1))
     assert found is not None
     assert (found.process, found.exit) == (said.process, 0)
@@ -231,7 +231,7 @@ def run_beside(
     place = place_of_rank()
     assert place is not None
     other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
-    said = torchrun.Word(process, tests, exit=exit, measures=True)
+    said = torchrun.RankState(process, tuple(tests), exit=exit, measures=True)
     torchrun.write(place.file(other), said)
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)

@@ -14,6 +14,7 @@ from pytest_kernelprof.plugin.against_revision import Turns
 from pytest_kernelprof.schema.comparison import Paired
 
 TEST = "t.py::a"
+MORE_KERNELS = "more kernels already fail the test"
 Asked = tuple[RunTest, float]
 
 
@@ -52,16 +53,35 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     return found
 
 
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Paired | None]:
+    """What each call that is timed becomes without more pairs; "more" is worse by its counts."""
+    found: list[Paired | None] = []
+
+    def time_call(*given: Any) -> Timed:
+        found.append(given[-1])
+        return Timed(Paired("same"))
+
+    def why_judged(baseline: object, current: Any, *, is_reviewed: bool) -> str:
+        return MORE_KERNELS if current.label == "more" else ""
+
+    monkeypatch.setattr(module, "time_call", time_call)
+    monkeypatch.setattr(module, "why_judged", why_judged)
+    return found
+
+
 def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
     more = SimpleNamespace(
         work=lambda result: (result,), why_untimed=lambda: why, series=lambda: None, device=None
     )
-    profile = SimpleNamespace(outcome="failed" if is_over else "passed")
+    profile = SimpleNamespace(
+        label=label, outcome="failed" if is_over else "passed", verdicts=(), environment=None
+    )
     return SimpleNamespace(label=label, more=more, result="x", profile=profile)
 
 
-def of(margin: float | None = None, id: str = TEST) -> Any:
-    settings = SimpleNamespace(margin=margin, lock_timeout=1.0, warn_only=False)
+def of(margin: float | None = None, id: str = TEST, *, warn_only: bool = False) -> Any:
+    settings = SimpleNamespace(margin=margin, lock_timeout=1.0, warn_only=warn_only)
     return SimpleNamespace(id=id, settings=settings)
 
 
@@ -101,6 +121,44 @@ def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[Asked]) -> Non
     made.after_call(of(), call("profile 2"))
     assert [one.call for one, _ in asked] == ["profile 2"]
     assert whys(made) == ["the test exceeds a limit of its own", ""]
+
+
+BY_COUNTS = Paired("not compared", MORE_KERNELS)
+
+
+def test_after_a_call_that_fails_the_test_no_more_pairs_are_started(
+    judged: list[Paired | None],
+) -> None:
+    """By its counts, or by a limit of the test: what looks slower in a later call is undecided."""
+    made = begun("", "more", "profile 3")
+    for label in ("", "more", "profile 3"):
+        made.after_call(of(), call(label))
+    assert judged == [None, BY_COUNTS, Paired("undecided", MORE_KERNELS)]
+    made = begun("", "more", "profile 3", "profile 4", "")
+    made.after_call(of(), call(is_over=True))
+    for label in ("more", "profile 3"):
+        made.after_call(of(), call(label))
+    assert judged[3:] == [BY_COUNTS, Paired("undecided", MORE_KERNELS)]
+    made.begin("t.py::b", "")  # the reference holds in its first call
+    made.set_up()
+    made.after_call(of(id="t.py::b"), call())
+    assert judged[5:] == [None]
+
+
+def test_a_limit_of_the_test_leaves_a_later_suspicion_undecided(
+    judged: list[Paired | None],
+) -> None:
+    made = begun("", "profile 2")
+    made.after_call(of(), call(is_over=True))
+    made.after_call(of(), call("profile 2"))
+    assert judged == [Paired("undecided", "the test exceeds a limit of its own")]
+
+
+def test_what_is_only_warned_of_fails_no_test(judged: list[Paired | None]) -> None:
+    made = begun("more", "profile 2")
+    for label in ("more", "profile 2"):
+        made.after_call(of(warn_only=True), call(label, is_over=True))
+    assert judged == [BY_COUNTS, None]
 
 
 def test_a_call_that_the_reference_has_not_come_to_waits_for_no_other(
