@@ -22,9 +22,9 @@ from typing import Any
 
 from harness import device_and_place, device_kind, met, quartiles, table
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.errors import RunFileError
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison
 from pytest_kernelprof.summary.comparisons import baseline_summaries
 
 # What the code does, by kind and by how much more of it there is. The planted kinds take time in
@@ -128,7 +128,7 @@ def test_it(kernel_profile, n):
 # How long each step takes that fresh workers take at the same time.
 WAVES = """
 import time
-from pytest_kernelprof.against import timing
+from pytest_kernelprof.baselines import timing
 take = timing.FreshPairs._take
 
 def timed_take(self, steps, call):
@@ -144,7 +144,7 @@ timing.FreshPairs._take = timed_take
 PRETEND = """
 import os, random
 from pkg import work
-from pytest_kernelprof.device import inventory
+from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.measure import sessions
 chance, up = random.Random(os.getpid()), []
 sessions.why_untimed = lambda device: up.append(1) or ""

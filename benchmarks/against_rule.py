@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from harness import met, place, table
 
-from pytest_kernelprof.schema.comparison import Paired, Side, TimedPair
+from pytest_kernelprof.records.comparison import Paired, Side, TimedPair
 from pytest_kernelprof.stats import intervals
 
 TESTS = 300

@@ -19,10 +19,10 @@ from typing import Any
 
 from harness import device_and_place, in_turn, table
 
-from pytest_kernelprof.capture.unprofiled_rounds import flusher
-from pytest_kernelprof.device.inventory import current_device, load_torch
+from pytest_kernelprof.gpu.inventory import current_device, load_torch
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.profiler.unprofiled_rounds import flusher
 
 HEAD_START = 400_000
 TIMED = "gpu__time_duration.sum"

@@ -17,7 +17,7 @@ import sys
 
 from harness import device_and_place, table
 
-from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
+from pytest_kernelprof.gpu.inventory import load_torch, why_no_gpu
 
 KINDS = ("bare", "annotated")
 WARM_UP = 10

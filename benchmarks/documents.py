@@ -17,18 +17,18 @@ from typing import Any
 
 from harness import met, place, table
 
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Run, Test, pack
-from pytest_kernelprof.schema.environment import Environment
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Kernel, Metric, Profile, Timeline
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Run, Test, pack
+from pytest_kernelprof.records.environment import Environment
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Kernel, Metric, Profile, Timeline
 
 PROFILES, EVENTS = 200, 5_000
 MOST_TIMES_THE_FILE = 5.0
 _READ = """
 import json, sys, time
-from pytest_kernelprof.baseline import run_documents
-import pytest_kernelprof.schema.document, pytest_kernelprof.trace.trace_text
+from pytest_kernelprof.baselines import run_documents
+import pytest_kernelprof.records.document, pytest_kernelprof.trace.trace_text
 def peak():  # not that of getrusage, which begins with the parent's
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024

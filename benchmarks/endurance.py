@@ -17,8 +17,8 @@ from pathlib import Path
 
 from harness import MLP_KERNELS, device_and_place, device_kind, geglu_mlp, met, quartiles, table
 
-from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure

@@ -22,8 +22,8 @@ from typing import Any
 from harness import device_and_place, met, quartiles, table
 from workloads import WORKLOADS, Call, cycles_per_us, with_a_pause
 
-from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.gpu.inventory import DeviceKind
 
 Item = TypeVar("Item")
 
@@ -35,14 +35,14 @@ def place(*distributions: str) -> str:
 
 
 def device_and_place(kind: DeviceKind, *distributions: str) -> str:
-    from pytest_kernelprof.device.inventory import current_device
+    from pytest_kernelprof.gpu.inventory import current_device
 
     return f"{current_device(kind).name}, {place('torch', *distributions)}"
 
 
 def device_kind(wanted: str) -> DeviceKind:
     """The device to run on: what was asked for, else a GPU where there is one."""
-    from pytest_kernelprof.device.inventory import why_no_gpu
+    from pytest_kernelprof.gpu.inventory import why_no_gpu
 
     if wanted == "auto":
         wanted = "cpu" if why_no_gpu() else "cuda"
@@ -51,7 +51,7 @@ def device_kind(wanted: str) -> DeviceKind:
 
 def geglu_mlp(kind: DeviceKind) -> tuple[Callable[[Any], Any], Any]:
     """A gated MLP and its input: five kernels on the GPU, five operators on the CPU."""
-    from pytest_kernelprof.device.inventory import load_torch
+    from pytest_kernelprof.gpu.inventory import load_torch
 
     torch = load_torch()
     torch.manual_seed(0)

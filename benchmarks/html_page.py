@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 from msgspec.structs import replace
 from rounds import kernels_of, many, profile_of, round_of, run_of
 
+from pytest_kernelprof.records.document import Run, Test, bounded
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.document import Run, Test, bounded
 
 MOST_MB, MOST_LOADED_S, MOST_MAKING_S = 2.0, 1.5, 3.0
 _PAINT = """() => new Promise((done) => {

@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 from filelock import FileLock, Timeout
 from repositories import Repository, everything
 
-from pytest_kernelprof.against import supervisor
-from pytest_kernelprof.baseline.snapshots import read
+from pytest_kernelprof.baselines import supervisor
+from pytest_kernelprof.baselines.snapshots import read
 from pytest_kernelprof.errors import SnapshotError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.schema.document import Run
 from pytest_kernelprof.summary.words import shortened
 
 

@@ -24,14 +24,14 @@ from harness import (
     table,
 )
 
-from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.gpu.inventory import DeviceKind
 
 
 def by_hand(kind: DeviceKind, call: Callable[[Any], Any], x: Any) -> int:

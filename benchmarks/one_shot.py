@@ -17,10 +17,10 @@ from typing import Any
 
 from harness import device_and_place, device_kind, in_turn, met, table
 
-from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
+from pytest_kernelprof.gpu.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
-from pytest_kernelprof.schema.recording import DeviceKind
+from pytest_kernelprof.records.recording import DeviceKind
 
 TIMES, PLUS_MS, AN_EVENT_US = 1.3, 10.0, 15.0
 SIZES = (0, 10, 100, 1_000, 10_000)

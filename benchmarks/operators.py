@@ -18,7 +18,7 @@ from typing import Any
 
 from harness import device_and_place, in_turn, met, peak_bytes, table
 
-from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness import device_and_place, device_kind, in_turn, met, quartiles, table
 
-from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.measure.policy import EXACT_ROUNDS, TIMED_ROUNDS, Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.gpu.inventory import DeviceKind
     from pytest_kernelprof.measure.policy import Plan
 
 OPERATORS = 6
@@ -42,27 +42,27 @@ MOST_P99 = 3.0
 # Steps of ours by where they are looked up: module, attribute, and what is told of it.
 CALLS = (
     ("measure.runner", "first_call", "the warm-up call"),
-    ("capture.session", "Session.__enter__", "session: begin, the first sentinel kernel"),
-    ("capture.session", "Session.__exit__", "session: the last sentinel kernel, synchronise"),
-    ("capture.torch_profiler", "start", "torch's profiler: start"),
-    ("capture.torch_profiler", "Running.end", "torch's profiler: end"),
-    ("capture.trace_folder", "Scratch.save", "torch's profiler: export"),
-    ("capture.unprofiled_rounds", "flush_l2", "flush the L2 (enqueue)"),
+    ("profiler.session", "Session.__enter__", "session: begin, the first sentinel kernel"),
+    ("profiler.session", "Session.__exit__", "session: the last sentinel kernel, synchronise"),
+    ("profiler.torch_profiler", "start", "torch's profiler: start"),
+    ("profiler.torch_profiler", "Running.end", "torch's profiler: end"),
+    ("profiler.trace_folder", "Scratch.save", "torch's profiler: export"),
+    ("profiler.unprofiled_rounds", "flush_l2", "flush the L2 (enqueue)"),
     ("measure.sessions", "read_trace", "read the trace"),
     ("measure.sessions", "reading_of", "join its tables"),
     ("measure.sessions", "session_facts", "check it, work out all metrics"),
-    ("capture.operators", "compute_operators", "ask the dispatcher"),
-    ("capture.operators", "functions_called", "ask for autograd functions"),
+    ("profiler.operators", "compute_operators", "ask the dispatcher"),
+    ("profiler.operators", "functions_called", "ask for autograd functions"),
     ("measure.runner", "profile_of", "make the profile"),
-    ("capture.unprofiled_rounds", "time_calls", "host times"),
-    ("capture.unprofiled_rounds", "watch_memory", "memory"),
-    ("device.conditions", "Watch.block", "watch the GPU"),
+    ("profiler.unprofiled_rounds", "time_calls", "host times"),
+    ("profiler.unprofiled_rounds", "watch_memory", "memory"),
+    ("gpu.conditions", "Watch.block", "watch the GPU"),
 )
 ENDS = (
-    ("device.conditions", "watch", "watch the GPU"),
-    ("device.usage_lock", "gpu_lock", "lock the GPU"),
+    ("gpu.conditions", "watch", "watch the GPU"),
+    ("gpu.usage_lock", "gpu_lock", "lock the GPU"),
 )
-BLOCKS = (("capture.session", "Session.round", "rounds: the calls and their annotations"),)
+BLOCKS = (("profiler.session", "Session.round", "rounds: the calls and their annotations"),)
 NVML = (
     *("ClockInfo", "MaxClockInfo", "CurrentClocksEventReasons", "FieldValues"),
     *("ProcessUtilization", "ComputeRunningProcesses"),

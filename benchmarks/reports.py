@@ -20,12 +20,12 @@ from typing import Any
 
 from harness import met, place, spread, table
 
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Run, Test, pack
+from pytest_kernelprof.records.environment import Environment, Integrity
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Kernel, Metric, Place, Profile, Timeline, Verdict
 from pytest_kernelprof.report.files import FORMS
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Run, Test, pack
-from pytest_kernelprof.schema.environment import Environment, Integrity
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Kernel, Metric, Place, Profile, Timeline, Verdict
 
 TESTS, KERNELS, ROUNDS, WORKERS = 2_000, 20, 12, 4
 MOST_SECONDS = 3.0

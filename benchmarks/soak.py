@@ -25,13 +25,13 @@ from typing import Any
 from endurance import resident_mb
 from harness import device_and_place, device_kind, met, table
 
-from pytest_kernelprof.capture.cuda_graphs import watch_captures
-from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema.profile import Profile
-from pytest_kernelprof.schema.recording import DeviceKind
+from pytest_kernelprof.profiler.cuda_graphs import watch_captures
+from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import DeviceKind
 
 Work = Callable[[int], None]
 

@@ -58,8 +58,8 @@ class Trace:
 
 def record_trace(path: Path, events: int) -> Trace:
     """Record that many events on the GPU and export them."""
-    from pytest_kernelprof.capture.torch_profiler import prime
-    from pytest_kernelprof.device.inventory import current_device, load_torch
+    from pytest_kernelprof.gpu.inventory import current_device, load_torch
+    from pytest_kernelprof.profiler.torch_profiler import prime
 
     prime(current_device("cuda"))
     torch = load_torch()

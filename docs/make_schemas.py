@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from pytest_kernelprof.schema.comparison import RunComparison, TracesComparison
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.comparison import RunComparison, TracesComparison
+from pytest_kernelprof.records.document import Document
+from pytest_kernelprof.records.profile import Profile
 
 SCHEMAS: dict[str, tuple[type, str]] = {
     "run": (Document, "A run document of pytest-kernelprof"),

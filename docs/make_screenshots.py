@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from pytest_kernelprof.baseline.run_documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_whole_run
 from pytest_kernelprof.report.html.page import html_of
 
 HERE = Path(__file__).parent

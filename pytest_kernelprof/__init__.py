@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
     from pytest_kernelprof.plugin.fixture import Comparison, KernelProfile, KernelprofWarning
-    from pytest_kernelprof.schema.profile import Kernel
+    from pytest_kernelprof.records.profile import Kernel
 
     __version__: str
 
@@ -52,7 +52,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "plugin.fixture",
-    "Kernel": "schema.profile",
+    "Kernel": "records.profile",
     "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",
     "KernelprofWarning": "plugin.fixture",

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
-from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity, Origin
-from pytest_kernelprof.schema.profile import (
+from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Origin
+from pytest_kernelprof.records.profile import (
     Bound,
     Collective,
     Copy,
@@ -18,8 +18,8 @@ from pytest_kernelprof.schema.profile import (
     Metric,
     Wait,
 )
-from pytest_kernelprof.schema.profile import Profile as ProfileRecord
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
+from pytest_kernelprof.records.profile import Profile as ProfileRecord
+from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:
@@ -325,11 +325,11 @@ def profile(
         raise ValueError(f"rounds={rounds!r}: {error}") from None
     if device not in (None, "cuda", "cpu"):
         raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
-    from pytest_kernelprof.capture.agreement import agreeing
-    from pytest_kernelprof.capture.torch_profiler import held_by
-    from pytest_kernelprof.device.inventory import usual_kind
+    from pytest_kernelprof.distributed.agreement import agreeing
+    from pytest_kernelprof.gpu.inventory import usual_kind
     from pytest_kernelprof.measure.policy import EVERYTHING, plan_of, require_complete
     from pytest_kernelprof.measure.runner import measure
+    from pytest_kernelprof.profiler.torch_profiler import held_by
 
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
     with held_by("pytest_kernelprof.profile"), agreeing(called, group=ranks) as agreement:

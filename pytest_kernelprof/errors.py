@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from _pytest.outcomes import Failed, Skipped
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.schema.profile import Place
+    from pytest_kernelprof.records.profile import Place
 
 
 def first_line(error: BaseException) -> str:

@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
 from pytest_kernelprof.analysis.round_events import kernel_rows
-from pytest_kernelprof.schema.profile import Collective, Profile
+from pytest_kernelprof.records.profile import Collective, Profile
 from pytest_kernelprof.trace.columns import NO_ID, Announced
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.profile import Metric
+    from pytest_kernelprof.records.profile import Metric
     from pytest_kernelprof.trace.columns import Bools, Ints
     from pytest_kernelprof.trace.correlation import Reading
 

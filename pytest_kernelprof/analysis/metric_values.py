@@ -12,8 +12,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.round_events import directions
-from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
-from pytest_kernelprof.schema.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
 from pytest_kernelprof.stats.intervals import median_interval
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.integrity import unrecorded_memsets
@@ -23,7 +23,7 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.schema.recording import HostTimings, Recording, Roofline
+    from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
     from pytest_kernelprof.trace.columns import Bools, Ints
     from pytest_kernelprof.trace.correlation import Reading
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.schema.recording import Roofline
+from pytest_kernelprof.records.recording import Roofline
 from pytest_kernelprof.trace.correlation import ancestors
 
 if TYPE_CHECKING:

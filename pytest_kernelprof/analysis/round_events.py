@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from pytest_kernelprof.schema.profile import (
+from pytest_kernelprof.records.profile import (
     Copy,
     Kernel,
     OperatorNode,
@@ -16,7 +16,7 @@ from pytest_kernelprof.schema.profile import (
     TimelineKind,
     Wait,
 )
-from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
 from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
 from pytest_kernelprof.trace.vocabulary import (

@@ -45,9 +45,9 @@ from pytest_kernelprof.analysis.round_events import (
     waiting_calls,
     waits_of,
 )
-from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Gaps, Kernel, Metric, Profile
+from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
 from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.integrity import (
     check_clock,
@@ -62,7 +62,7 @@ from pytest_kernelprof.trace.vocabulary import tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.recording import ChildProcesses, DeviceKind, Recording
+    from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, Recording
     from pytest_kernelprof.trace.columns import Ints, Spans
     from pytest_kernelprof.trace.correlation import Reading
 

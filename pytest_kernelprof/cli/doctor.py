@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.cli.machine_checks import Machine, examine_machine
-from pytest_kernelprof.device.procfs import tools_of
+from pytest_kernelprof.gpu.procfs import tools_of
 from pytest_kernelprof.system import newer_than_tried, series
 from pytest_kernelprof.units import format_bytes
 

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
-from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
-from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
-from pytest_kernelprof.device.procfs import (
+from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.gpu.inventory import load_torch, why_no_gpu
+from pytest_kernelprof.gpu.nvml import NvmlFacts, nvml_facts
+from pytest_kernelprof.gpu.procfs import (
     Permissions,
     injected_libraries,
     mapped_files,
     permissions,
     text_of,
 )
-from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.profiler.torch_profiler import canary_seen, why_blind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof import api
 from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
-from pytest_kernelprof.device.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats.intervals import RULE, margins, spreads
 from pytest_kernelprof.summary.words import doubt_words, place_words

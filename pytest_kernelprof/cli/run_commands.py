@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.baseline.run_documents import (
+from pytest_kernelprof.baselines.run_documents import (
     compare_runs,
     compared_run,
     merge_runs,
     read_run,
     read_whole_run,
 )
-from pytest_kernelprof.baseline.snapshots import gather, path_of, update
+from pytest_kernelprof.baselines.snapshots import gather, path_of, update
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
+from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.report.commands import update_lines
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.report.github import (
@@ -30,7 +31,6 @@ from pytest_kernelprof.report.github import (
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import print_lines, style_of_output
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.codec import encode
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.units import printable
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.records.document import Run
 
 
 # kernelprof report

@@ -17,6 +17,8 @@ from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.records.codec import encode
+from pytest_kernelprof.records.comparison import TracesComparison
 from pytest_kernelprof.report.commands import (
     Wanted,
     processes_words,
@@ -27,8 +29,6 @@ from pytest_kernelprof.report.commands import (
     verdict_lines,
 )
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
-from pytest_kernelprof.schema.codec import encode
-from pytest_kernelprof.schema.comparison import TracesComparison
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
 from pytest_kernelprof.summary.words import natural
 from pytest_kernelprof.trace.correlation import of_each_process, reading_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.schema.profile import Profile
+    from pytest_kernelprof.records.profile import Profile
     from pytest_kernelprof.summary.ranks import Rank
     from pytest_kernelprof.trace.columns import Trace
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     BASELINE_WORDS,
     LIMIT_OF,
     MetricDelta,
     ProfileComparison,
 )
-from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
-from pytest_kernelprof.schema.profile import Verdict
+from pytest_kernelprof.records.metrics import METRICS, MetricSpec
+from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.comparison import Change
-    from pytest_kernelprof.schema.profile import Metric, Place, Profile, Reason, Status
+    from pytest_kernelprof.records.comparison import Change
+    from pytest_kernelprof.records.profile import Metric, Place, Profile, Reason, Status
 
 STATUS_OF: Mapping[Change, Status] = {
     "worse": "failed",

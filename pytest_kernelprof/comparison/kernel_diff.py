@@ -20,14 +20,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.comparison.kernel_pairing import Block, Keys, Pairing, align, stem
-from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide
+from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, KernelSide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.comparison.kernel_pairing import AnyKernel, Numbered
-    from pytest_kernelprof.schema.comparison import KernelChangeKind
-    from pytest_kernelprof.schema.profile import KernelGroup, Profile
+    from pytest_kernelprof.records.comparison import KernelChangeKind
+    from pytest_kernelprof.records.profile import KernelGroup, Profile
 
 MOST_CHANGES = 200
 """Changes that a diff names; the others are counted."""

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pytest_kernelprof.names.short_names import comparable_name, short_name
+from pytest_kernelprof.kernel_names.short_names import comparable_name, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from pytest_kernelprof.schema.comparison import KernelSide
-    from pytest_kernelprof.schema.profile import Kernel
+    from pytest_kernelprof.records.comparison import KernelSide
+    from pytest_kernelprof.records.profile import Kernel
 
     Numbers = NDArray[np.int64]
     AnyKernel = Kernel | KernelSide

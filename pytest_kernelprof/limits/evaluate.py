@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.profile import STATUSES, Hit, Mismatch, Verdict
+from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.records.profile import STATUSES, Hit, Mismatch, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.schema.document import Comparison
-    from pytest_kernelprof.schema.environment import Conditions
-    from pytest_kernelprof.schema.profile import Kernel, Metric, Place, Profile, Reason, Status
+    from pytest_kernelprof.records.document import Comparison
+    from pytest_kernelprof.records.environment import Conditions
+    from pytest_kernelprof.records.profile import Kernel, Metric, Place, Profile, Reason, Status
 
 EXPLAINED = 2.0
 """The largest factor by which other work makes a round longer."""

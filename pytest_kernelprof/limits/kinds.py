@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time, parse_times
 
 COMPARISONS = ("min_speedup", "not_slower")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pytest_kernelprof.capture.tensors import Watched, watch
 from pytest_kernelprof.errors import CannotMeasureError
+from pytest_kernelprof.profiler.tensors import Watched, watch
 from pytest_kernelprof.units import name_of
 
 Call = Callable[[], Any]

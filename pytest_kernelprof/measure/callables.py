@@ -9,14 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.capture import unprofiled_rounds
-from pytest_kernelprof.capture.agreement import Agreement, nobody_else
-from pytest_kernelprof.capture.session import refuse_to_nest
-from pytest_kernelprof.capture.tensors import OwnMemory
-from pytest_kernelprof.device import inventory
-from pytest_kernelprof.device.conditions import alone, no_times
-from pytest_kernelprof.device.usage_lock import sharing
+from pytest_kernelprof.distributed.agreement import Agreement, nobody_else
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu.conditions import alone, no_times
+from pytest_kernelprof.gpu.usage_lock import sharing
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import (
     Arguments,
@@ -42,10 +39,13 @@ from pytest_kernelprof.measure.policy import (
     silently,
 )
 from pytest_kernelprof.measure.runner import agreed, warm
-from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.document import Comparison, Contestant
-from pytest_kernelprof.schema.environment import Conditions
-from pytest_kernelprof.schema.profile import Profile, Verdict
+from pytest_kernelprof.profiler import unprofiled_rounds
+from pytest_kernelprof.profiler.session import refuse_to_nest
+from pytest_kernelprof.profiler.tensors import OwnMemory
+from pytest_kernelprof.records.comparison import Paired
+from pytest_kernelprof.records.document import Comparison, Contestant
+from pytest_kernelprof.records.environment import Conditions
+from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.stats.intervals import (
     FEWEST_FOR_BLOCKS,
     median_interval,
@@ -56,7 +56,7 @@ from pytest_kernelprof.stats.intervals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.gpu.inventory import Device
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.capture.tensors import Likeness, OwnMemory, kept, likeness
-from pytest_kernelprof.device.inventory import Device, synchronize
 from pytest_kernelprof.errors import WrongResult
+from pytest_kernelprof.gpu.inventory import Device, synchronize
 from pytest_kernelprof.measure.arguments import Arguments, Prepare, args_and_kwargs
+from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likeness
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.capture.agreement import Agreement
-    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.distributed.agreement import Agreement
+    from pytest_kernelprof.gpu.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.schema.profile import Profile
+    from pytest_kernelprof.records.profile import Profile
 
 Check = Callable[[Any, Any], Any] | Literal["close"] | None
 """What compares a candidate's result with the reference's; None does not."""

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Profile, Verdict
-from pytest_kernelprof.schema.recording import DeviceKind
+from pytest_kernelprof.gpu.conditions import LOCK_TIMEOUT_S
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import DeviceKind
 
 EXACT_ROUNDS = 2
 """Rounds of a session that only counts: enough to see that counts differ."""

@@ -20,17 +20,11 @@ from pytest_kernelprof.analysis.session_profile import (
     same_work,
     with_lines,
 )
-from pytest_kernelprof.capture import unprofiled_rounds
-from pytest_kernelprof.capture.agreement import ALONE, Agreement
-from pytest_kernelprof.capture.autotuning import Autotuning
-from pytest_kernelprof.capture.compiled_code import Compilations, compilations
-from pytest_kernelprof.capture.line_annotations import annotate_lines
-from pytest_kernelprof.capture.session import Session, TraceFile, refuse_to_nest
-from pytest_kernelprof.capture.unfinished_work import at_work, left_for_good
-from pytest_kernelprof.device import inventory
-from pytest_kernelprof.device.conditions import Watch, alone, unwatched
-from pytest_kernelprof.device.usage_lock import sharing
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu.conditions import Watch, alone, unwatched
+from pytest_kernelprof.gpu.usage_lock import sharing
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import (
     NO_ARGUMENTS,
@@ -56,19 +50,25 @@ from pytest_kernelprof.measure.policy import (
     no_progress,
 )
 from pytest_kernelprof.measure.sessions import MoreRounds
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Profile, Verdict
-from pytest_kernelprof.schema.recording import HostTimings, Recording
+from pytest_kernelprof.profiler import unprofiled_rounds
+from pytest_kernelprof.profiler.autotuning import Autotuning
+from pytest_kernelprof.profiler.compiled_code import Compilations, compilations
+from pytest_kernelprof.profiler.line_annotations import annotate_lines
+from pytest_kernelprof.profiler.session import Session, TraceFile, refuse_to_nest
+from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import HostTimings, Recording
 from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.gpu.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.policy import Progress
-    from pytest_kernelprof.schema.profile import Timeline
+    from pytest_kernelprof.records.profile import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 

@@ -11,32 +11,32 @@ from msgspec import structs
 
 from pytest_kernelprof.analysis.round_events import kernel_rows, timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
-from pytest_kernelprof.capture import operators as dispatcher
-from pytest_kernelprof.capture import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.capture.agreement import ALONE, Agreement
-from pytest_kernelprof.capture.compiled_code import (
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
+from pytest_kernelprof.gpu import conditions, nvml
+from pytest_kernelprof.gpu.inventory import Device, synchronize
+from pytest_kernelprof.profiler import operators as dispatcher
+from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.profiler.compiled_code import (
     Compilations,
     WatchedCalls,
     code_of_graphs,
     compilations,
     watch_calls,
 )
-from pytest_kernelprof.capture.session import Session, TraceFile
-from pytest_kernelprof.capture.tensors import describe
-from pytest_kernelprof.device import conditions, nvml
-from pytest_kernelprof.device.inventory import Device, synchronize
-from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
-from pytest_kernelprof.schema.codec import VERSION
-from pytest_kernelprof.schema.comparison import Sampled
-from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.profiler.session import Session, TraceFile
+from pytest_kernelprof.profiler.tensors import describe
+from pytest_kernelprof.records.codec import VERSION
+from pytest_kernelprof.records.comparison import Sampled
+from pytest_kernelprof.records.recording import Recording
 from pytest_kernelprof.trace.columns import NO_ID, Trace
 from pytest_kernelprof.trace.correlation import Links, Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.schema.profile import Timeline
+    from pytest_kernelprof.profiler.autotuning import Autotuning
+    from pytest_kernelprof.records.profile import Timeline
     from pytest_kernelprof.trace.columns import Trace
     from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import revision, supervisor
-from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
-from pytest_kernelprof.against.protocol import Done, Launch, RunTest
-from pytest_kernelprof.against.timing import (
+from pytest_kernelprof.baselines import revision, supervisor
+from pytest_kernelprof.baselines.import_redirect import compiled_of_today, is_below, mapping_of
+from pytest_kernelprof.baselines.protocol import Done, Launch, RunTest
+from pytest_kernelprof.baselines.timing import (
     FreshPairs,
     Timed,
     first_difference,
@@ -24,28 +24,28 @@ from pytest_kernelprof.against.timing import (
     own_rounds,
     time_call,
 )
-from pytest_kernelprof.against.verdict import judge, not_compared, why_judged
-from pytest_kernelprof.against.worker import (
+from pytest_kernelprof.baselines.verdict import judge, not_compared, why_judged
+from pytest_kernelprof.baselines.worker import (
     Process,
     Reference,
     arguments_for,
     interpreter_at,
     of_the_tree,
 )
-from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
-from pytest_kernelprof.device import inventory
-from pytest_kernelprof.device.conditions import alone
-from pytest_kernelprof.device.usage_lock import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu.conditions import alone
+from pytest_kernelprof.gpu.usage_lock import finish_work
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
 from pytest_kernelprof.plugin.items import AGAINST, run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
+from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.report.failure import worse_message
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
     import pluggy
 
-    from pytest_kernelprof.against.worker import StartStep
+    from pytest_kernelprof.baselines.worker import StartStep
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.schema.comparison import Side
-    from pytest_kernelprof.schema.profile import Profile
+    from pytest_kernelprof.records.comparison import Side
+    from pytest_kernelprof.records.profile import Profile
 
     Launches = dict[Side, Launch]
 

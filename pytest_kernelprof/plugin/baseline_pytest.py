@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.code_origin import RightCode
-from pytest_kernelprof.against.protocol import (
+from pytest_kernelprof.baselines.code_origin import RightCode
+from pytest_kernelprof.baselines.protocol import (
     At,
     Collect,
     Collected,
@@ -24,16 +24,16 @@ from pytest_kernelprof.against.protocol import (
     Wire,
     serve,
 )
-from pytest_kernelprof.against.worker import RESET
-from pytest_kernelprof.capture import torch_profiler
-from pytest_kernelprof.capture.unprofiled_rounds import seed_by
-from pytest_kernelprof.device import inventory, usage_lock
+from pytest_kernelprof.baselines.worker import RESET
 from pytest_kernelprof.errors import LimitExceeded
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.plugin.collector import ATTRIBUTE
 from pytest_kernelprof.plugin.items import run_state, state_of
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Test
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.profiler import torch_profiler
+from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Test
+from pytest_kernelprof.records.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Generator

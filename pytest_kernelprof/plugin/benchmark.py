@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.recording import DeviceKind
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
@@ -177,7 +177,7 @@ class KernelBenchmark:
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
         which would decide on another number each, so many."""
-        from pytest_kernelprof.capture.agreement import number_of_rank
+        from pytest_kernelprof.distributed.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
 
         if arguments.setup is None and number_of_rank() is None:
@@ -217,7 +217,7 @@ class KernelBenchmark:
 
 def _synchronised(kind: DeviceKind) -> Callable[[], float]:
     """The host's clock, read when the device is done with all work."""
-    from pytest_kernelprof.device.inventory import current_device, synchronize
+    from pytest_kernelprof.gpu.inventory import current_device, synchronize
 
     device = current_device(kind)
 
@@ -285,7 +285,7 @@ class Bridge:
     ) -> KernelBenchmark:
         """Profile GPU code as kernel_profile does, then benchmark it with pytest-benchmark:
         kernel_benchmark(fn, *args) times with a synchronised clock, timer="cuda" the GPU's time."""
-        from pytest_kernelprof.device.inventory import usual_kind
+        from pytest_kernelprof.gpu.inventory import usual_kind
 
         clock = request.node.stash.get(_clock, None)
         if clock is None:
@@ -318,7 +318,7 @@ class Bridge:
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Runs that were saved on different GPUs or with different software are told apart."""
-        from pytest_kernelprof.device.nvml import describe_gpu
+        from pytest_kernelprof.gpu.nvml import describe_gpu
 
         machine_info["gpu"] = describe_gpu()
 

@@ -13,7 +13,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.document import Test, TestOutcome
+    from pytest_kernelprof.records.document import Test, TestOutcome
 
     Expected = tuple[Sequence[str], str, int]
     """The names of a test's limits, and the file and line where the test stands."""
@@ -117,9 +117,9 @@ class Collector:
     def _test(self, this: _Attempt) -> Test:
         from msgspec.structs import replace
 
-        from pytest_kernelprof.schema import codec
-        from pytest_kernelprof.schema.document import Test
-        from pytest_kernelprof.schema.profile import Place
+        from pytest_kernelprof.records import codec
+        from pytest_kernelprof.records.document import Test
+        from pytest_kernelprof.records.profile import Place
 
         # Several phases may bring something each.
         parts = [codec.decode(sent, Test) for sent in this.sent] or [Test(this.test)]

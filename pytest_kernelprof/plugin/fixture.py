@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import pytest
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
@@ -23,11 +22,12 @@ from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
 from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.outcome import Request, in_place_words
 from pytest_kernelprof.plugin.settings import check_option
+from pytest_kernelprof.profiler.torch_profiler import held_by
+from pytest_kernelprof.records.document import Comparison as ComparisonRecord
+from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.report.tables import Style
-from pytest_kernelprof.schema.document import Comparison as ComparisonRecord
-from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.units import name_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.recording import DeviceKind
 
 
 R = TypeVar("R")

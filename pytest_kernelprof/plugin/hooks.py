@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.schema.document import Run
-    from pytest_kernelprof.schema.profile import Profile
+    from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Profile
 
 
 class Specifications:
@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _begin_rank(config)
         settings = state.settings
     if settings.spread_workers and hasattr(config, "workerinput"):
-        from pytest_kernelprof.device.allocation import spread_workers
+        from pytest_kernelprof.gpu.allocation import spread_workers
 
         spread_workers(config)
     # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
@@ -168,7 +168,7 @@ def _is_run_document(config: pytest.Config, given: str) -> bool:
 
 
 def _is_revision(config: pytest.Config, given: str) -> bool:
-    from pytest_kernelprof.against.revision import GitError, git
+    from pytest_kernelprof.baselines.revision import GitError, git
 
     try:
         git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
@@ -251,7 +251,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if concerned and not config.getoption("collectonly", False):
         reporting.expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
-        from pytest_kernelprof.capture.trace_folder import SCRATCH
+        from pytest_kernelprof.profiler.trace_folder import SCRATCH
 
         state.measures = True
         SCRATCH.hold()
@@ -268,8 +268,8 @@ def _bind_torch(config: pytest.Config) -> None:
     """Take hold of torch, if it is loaded: of its functions before a test patches them, of CUDA
     graphs before a fixture captures any."""
     if run_state(config).measures and "torch" in sys.modules:
-        from pytest_kernelprof.capture.cuda_graphs import watch_captures
-        from pytest_kernelprof.device.bindings import bind_if_loaded
+        from pytest_kernelprof.gpu.bindings import bind_if_loaded
+        from pytest_kernelprof.profiler.cuda_graphs import watch_captures
 
         bind_if_loaded()
         watch_captures()
@@ -297,7 +297,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     # A malformed marker is an error of this test, before its fixtures run.
     if not state.settings.disable:
-        from pytest_kernelprof.capture.rendezvous import next_attempt
+        from pytest_kernelprof.distributed.rendezvous import next_attempt
 
         _refuse_workers_of_ranks(item.config)
         next_attempt(item.nodeid)
@@ -341,8 +341,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 def _clean_up(item: pytest.Item) -> None:
     """For the next test: no profiler of ours runs on, and who broke CUDA is known."""
     if run_state(item.config).measures and "torch" in sys.modules:
-        from pytest_kernelprof.capture.torch_profiler import end_left_open, end_taken_over
-        from pytest_kernelprof.device.inventory import look_after
+        from pytest_kernelprof.gpu.inventory import look_after
+        from pytest_kernelprof.profiler.torch_profiler import end_left_open, end_taken_over
 
         end_left_open()
         if concerns_us(item):  # of a test that is only looked at, another may count on it
@@ -354,7 +354,7 @@ def _end_profilers() -> None:
     """Where a run breaks off in the middle of a test: a process that exits while it is profiled
     crashes."""
     if "torch" in sys.modules:
-        from pytest_kernelprof.capture.torch_profiler import end_left_open
+        from pytest_kernelprof.profiler.torch_profiler import end_left_open
 
         end_left_open()
 
@@ -476,7 +476,7 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
     state = state_of(request.node)
     settings = state.settings
     if settings.disable:
-        from pytest_kernelprof.device.inventory import usual_kind
+        from pytest_kernelprof.gpu.inventory import usual_kind
 
         return "cpu" if settings.device == "cpu" else usual_kind()
     return state.find_target().device
@@ -615,7 +615,7 @@ def conclude_test(item: pytest.Item) -> None:
 
 def _leave_to_other_ranks(test: MeasuredTest) -> None:
     """Of several ranks, one may have nothing to profile: others make the calls (``group=[0]``)."""
-    from pytest_kernelprof.capture.agreement import group_without_this
+    from pytest_kernelprof.distributed.agreement import group_without_this
 
     ranks = group_without_this(test.id, test.settings.rank_timeout)
     if ranks:
@@ -643,7 +643,7 @@ def _refuse_late_markers(item: pytest.Item) -> None:
 def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
     """Keep what the test took for its report, where anybody reads it. Each run tells of a verdict
     that is missing or undecided, whatever reports it writes."""
-    from pytest_kernelprof.schema.document import Test
+    from pytest_kernelprof.records.document import Test
 
     state = state_of(item)
     before = state.taken or Test(item.nodeid)

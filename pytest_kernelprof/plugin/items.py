@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.run_snapshots import Snapshots
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-    from pytest_kernelprof.schema.document import Test
-    from pytest_kernelprof.schema.profile import Place
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.document import Test
+    from pytest_kernelprof.records.profile import Place
+    from pytest_kernelprof.records.recording import DeviceKind
 
 # Names of plugins that know how the run compares with a baseline: ``comparison()``.
 AGAINST = "kernelprof-against"
@@ -225,8 +225,8 @@ class ItemState:
     @property
     def place(self) -> Place:
         """Where the test function begins, decorators included."""
-        from pytest_kernelprof.capture.line_annotations import own_file
-        from pytest_kernelprof.schema.profile import Place
+        from pytest_kernelprof.profiler.line_annotations import own_file
+        from pytest_kernelprof.records.profile import Place
 
         item = self._item
         path, line = str(item.reportinfo()[0]), item.reportinfo()[1] or 0
@@ -254,8 +254,8 @@ class ItemState:
             return Target("cpu", _DISABLED)
         if settings.device == "cpu":
             return self._on_cpu()
-        from pytest_kernelprof.device.inventory import has_no_device, why_no_gpu
         from pytest_kernelprof.errors import ProfilerUnavailable
+        from pytest_kernelprof.gpu.inventory import has_no_device, why_no_gpu
 
         missing = why_no_gpu()
         if not missing:
@@ -275,7 +275,7 @@ class ItemState:
         raise NotJudged(missing)
 
     def _on_gpu(self) -> Target:
-        from pytest_kernelprof.device.inventory import refuse_broken, why_broken
+        from pytest_kernelprof.gpu.inventory import refuse_broken, why_broken
 
         if self.run.settings.all and not self.asks:
             return Target("cpu" if why_broken() else "cuda")  # what it does without is its affair
@@ -291,7 +291,7 @@ class ItemState:
 
     def device_to_look_at(self) -> DeviceKind:
         """The device of a test that asks for none: unlike ``find_target`` it leaves CUDA alone."""
-        from pytest_kernelprof.device.inventory import usual_kind, usual_kind_untouched
+        from pytest_kernelprof.gpu.inventory import usual_kind, usual_kind_untouched
 
         asked = self.settings.device
         if asked == "cpu":
@@ -385,7 +385,7 @@ def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> N
 
 
 def _is_up(device: DeviceKind) -> bool:
-    from pytest_kernelprof.device.inventory import cuda_is_up
+    from pytest_kernelprof.gpu.inventory import cuda_is_up
 
     try:
         return "torch" in sys.modules and (device == "cpu" or cuda_is_up())

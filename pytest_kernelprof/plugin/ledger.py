@@ -12,26 +12,26 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.session_profile import unmeasured
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.operators import registered_operators
-from pytest_kernelprof.capture.torch_profiler import thread_words
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.outcome import Records, Request
-from pytest_kernelprof.schema.document import Comparison, Test
-from pytest_kernelprof.schema.profile import Place, Timeline, Verdict
-from pytest_kernelprof.schema.profile import Profile as ProfileRecord
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
+from pytest_kernelprof.profiler.operators import registered_operators
+from pytest_kernelprof.profiler.torch_profiler import thread_words
+from pytest_kernelprof.records.document import Comparison, Test
+from pytest_kernelprof.records.profile import Place, Timeline, Verdict
+from pytest_kernelprof.records.profile import Profile as ProfileRecord
+from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.measure.runner import Measurement
     from pytest_kernelprof.plugin.run_baseline import Baseline
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+    from pytest_kernelprof.profiler.session import TraceFile
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""

@@ -21,11 +21,9 @@ import pytest
 
 from pytest_kernelprof import errors
 from pytest_kernelprof.api import traces_loaded
-from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
-from pytest_kernelprof.capture.line_annotations import file_of, library_folders
-from pytest_kernelprof.capture.rendezvous import name_of_test
-from pytest_kernelprof.capture.torch_profiler import held_by
-from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.distributed.agreement import agreeing, number_of_rank
+from pytest_kernelprof.distributed.rendezvous import name_of_test
+from pytest_kernelprof.gpu import usage_lock
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
 from pytest_kernelprof.measure.runner import (
@@ -37,8 +35,10 @@ from pytest_kernelprof.measure.runner import (
 )
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.schema.profile import Place
-from pytest_kernelprof.schema.profile import Profile as ProfileRecord
+from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
+from pytest_kernelprof.profiler.torch_profiler import held_by
+from pytest_kernelprof.records.profile import Place
+from pytest_kernelprof.records.profile import Profile as ProfileRecord
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.capture.agreement import Agreement
+    from pytest_kernelprof.distributed.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.sessions import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.recording import DeviceKind
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
@@ -385,7 +385,7 @@ def _words_of(error: Exception) -> str:
 
 def _cuda_is_up() -> bool:
     """Whether CUDA is up; if a test keeps that from being asked, measuring will tell."""
-    from pytest_kernelprof.device.inventory import cuda_is_up
+    from pytest_kernelprof.gpu.inventory import cuda_is_up
 
     try:
         return cuda_is_up()
@@ -409,7 +409,7 @@ class BringUp:
         wrong is told when a test is measured.
         """
         if _cuda_is_up():
-            from pytest_kernelprof.device.inventory import current_device
+            from pytest_kernelprof.gpu.inventory import current_device
             from pytest_kernelprof.measure.sessions import prime
 
             with contextlib.suppress(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.baseline.snapshots import why_not_kept
+from pytest_kernelprof.baselines.snapshots import why_not_kept
 from pytest_kernelprof.measure.policy import incomplete_words
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Place, Profile, Verdict
 from pytest_kernelprof.report.failure import INDENT, failure_message
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Place, Profile, Verdict
 from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 from pytest_kernelprof.summary.words import doubt_words

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from pytest_kernelprof.schema.document import Comparison, Test
-    from pytest_kernelprof.schema.profile import Profile
+    from pytest_kernelprof.records.document import Comparison, Test
+    from pytest_kernelprof.records.profile import Profile
 
 _STRAY = (
     "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
@@ -140,7 +140,7 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """That the test's call, or its teardown, has ended here, so that no other rank waits in it."""
     if "torch" not in sys.modules or not concerns_us(item):
         return
-    from pytest_kernelprof.capture.agreement import left_test
+    from pytest_kernelprof.distributed.agreement import left_test
 
     raised = call.excinfo
     first = _first_line(str(raised.value))[:_LONGEST] if raised is not None else ""
@@ -151,7 +151,7 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
 def tell_end_of_run(config: pytest.Config) -> None:
     """That this rank makes no call any more, so that no other one waits for it."""
     if "torch" in sys.modules and run_state(config).measures:
-        from pytest_kernelprof.capture.agreement import left_run
+        from pytest_kernelprof.distributed.agreement import left_run
 
         left_run()
 
@@ -160,7 +160,7 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
     from msgspec.structs import replace
 
     from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
-    from pytest_kernelprof.schema.document import Test, bounded
+    from pytest_kernelprof.records.document import Test, bounded
 
     state, config = state_of(item), item.config
     taken, state.taken = state.taken, None  # a rerun of the test brings its own
@@ -185,7 +185,7 @@ def tell_open(config: pytest.Config) -> None:
         if tests:  # else nothing of ours is loaded
             from _pytest.junitxml import xml_key
 
-            from pytest_kernelprof.schema.document import Run
+            from pytest_kernelprof.records.document import Run
             from pytest_kernelprof.summary.run import summary_of
 
             words = summary_of(Run(tests)).open
@@ -196,8 +196,8 @@ def tell_open(config: pytest.Config) -> None:
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     """Write at the end what tests took, as far as that was asked for; how the run compares with a
     baseline; in any case what was not judged, or not decided."""
+    from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.report.terminal import open_lines, write_report
-    from pytest_kernelprof.schema.document import Run
     from pytest_kernelprof.summary.run import summary_of
 
     state, plugins = run_state(terminal.config), terminal.config.pluginmanager

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.supervisor import make_folder, sweep_folders
-from pytest_kernelprof.baseline.run_documents import (
+from pytest_kernelprof.baselines.run_documents import (
     Key,
     compare_profile,
     comparison_of,
     profiles_of,
     read_run,
 )
+from pytest_kernelprof.baselines.supervisor import make_folder, sweep_folders
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance, status_of, verdict_of
-from pytest_kernelprof.device.file_lock import can_share
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
+from pytest_kernelprof.gpu.file_lock import can_share
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import LIMIT_OF, RunComparison
-from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Verdict
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import LIMIT_OF, RunComparison
+from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.summary.verdicts import delta_words
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.schema.profile import Place, Profile, Reason, Status
+    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
+    from pytest_kernelprof.records.profile import Place, Profile, Reason, Status
 
 _FLAG = "--kernelprof-against"
 

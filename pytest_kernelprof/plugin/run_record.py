@@ -19,16 +19,15 @@ import pytest
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.revision import GitError, git
+from pytest_kernelprof.baselines.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
 from pytest_kernelprof.plugin.settings import flag_of
-from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
-from pytest_kernelprof.schema import codec, comparison
-from pytest_kernelprof.schema.comparison import RunComparison, SnapshotReport
-from pytest_kernelprof.schema.document import Run, Test, grouped
-from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
-from pytest_kernelprof.schema.profile import (
+from pytest_kernelprof.records import codec, comparison
+from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
+from pytest_kernelprof.records.document import Run, Test, grouped
+from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.records.profile import (
     Copy,
     Gaps,
     Kernel,
@@ -39,6 +38,7 @@ from pytest_kernelprof.schema.profile import (
     Timeline,
     Wait,
 )
+from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained
 from pytest_kernelprof.units import printable

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-    from pytest_kernelprof.schema.comparison import KeptTest, RunComparison, SnapshotReport
-    from pytest_kernelprof.schema.document import Test
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.comparison import KeptTest, RunComparison, SnapshotReport
+    from pytest_kernelprof.records.document import Test
+    from pytest_kernelprof.records.recording import DeviceKind
 
     Told = tuple[Test, SnapshotReport]
 
@@ -91,10 +91,10 @@ class Snapshots:
         others = self.devices_with(path)
         if not others and not self.updates and not self._strict:
             return None
-        from pytest_kernelprof.baseline.snapshots import device_folder
-        from pytest_kernelprof.device.inventory import current_device
+        from pytest_kernelprof.baselines.snapshots import device_folder
+        from pytest_kernelprof.gpu.inventory import current_device
         from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-        from pytest_kernelprof.schema.comparison import SnapshotReport
+        from pytest_kernelprof.records.comparison import SnapshotReport
 
         here = device_folder(device, current_device(device).name)
         if self.updates:
@@ -202,7 +202,7 @@ class SnapshotUpdate:
         that writes all of them."""
         if not self._took_any or self._lookup.updates:
             return None
-        from pytest_kernelprof.schema.comparison import RunComparison
+        from pytest_kernelprof.records.comparison import RunComparison
 
         unused = (
             f"{device}: {self._lookup.from_root(path)}::{key}"
@@ -219,7 +219,7 @@ class SnapshotUpdate:
         self._lines += lines[:1] if self._config.getoption("kernelprof_report") else lines
 
     def _update(self, tests: Iterable[Told]) -> None:
-        from pytest_kernelprof.baseline.snapshots import path_of, update, why_failed
+        from pytest_kernelprof.baselines.snapshots import path_of, update, why_failed
         from pytest_kernelprof.report.commands import update_lines
 
         entries: defaultdict[str, dict[str, KeptTest]] = defaultdict(dict)
@@ -271,13 +271,13 @@ class SnapshotUpdate:
 def _files_in(folder: str) -> dict[str, frozenset[str]]:
     if not os.path.isdir(os.path.join(folder, _FOLDER)):  # as nearly everywhere
         return {}
-    from pytest_kernelprof.baseline.snapshots import devices_of
+    from pytest_kernelprof.baselines.snapshots import devices_of
 
     return devices_of(folder)
 
 
 def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
-    from pytest_kernelprof.baseline.snapshots import path_of, read
+    from pytest_kernelprof.baselines.snapshots import path_of, read
 
     try:
         return read(path_of(path, device))
@@ -287,7 +287,7 @@ def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
 
 def key_of(item: pytest.Item) -> str:
     """Class, function and parameters of a test, below its file."""
-    from pytest_kernelprof.schema.codec import text
+    from pytest_kernelprof.records.codec import text
 
     names = [node.name for node in item.listchain() if not isinstance(node, _ABOVE)]
     return text("::".join(names))
@@ -295,7 +295,7 @@ def key_of(item: pytest.Item) -> str:
 
 def _files_gone(folder: str, names: Iterable[str]) -> list[str]:
     """Test files that no longer exist, of files of snapshots with these names."""
-    from pytest_kernelprof.baseline.snapshots import file_checked
+    from pytest_kernelprof.baselines.snapshots import file_checked
 
     paths = [os.path.join(folder, file_checked(name, folder)) for name in sorted(names)]
     return [path for path in paths if not os.path.exists(path)]

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.baseline import snapshots
+from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
-from pytest_kernelprof.schema.comparison import CAME_OR_WENT, TEST_STATES, KeptTest
-from pytest_kernelprof.schema.profile import STATUSES
+from pytest_kernelprof.records.comparison import CAME_OR_WENT, TEST_STATES, KeptTest
+from pytest_kernelprof.records.profile import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_kernelprof.baseline.snapshots import KeptKey
-    from pytest_kernelprof.schema.comparison import (
+    from pytest_kernelprof.baselines.snapshots import KeptKey
+    from pytest_kernelprof.records.comparison import (
         KeptProfile,
         KernelChange,
         SnapshotReport,
         TestState,
     )
-    from pytest_kernelprof.schema.profile import Place, Profile, Verdict
+    from pytest_kernelprof.records.profile import Place, Profile, Verdict
 
 _MOST_CHANGES = 10
 

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof import api
-from pytest_kernelprof.capture.agreement import agreeing, hosted_store, in_group, leave
-from pytest_kernelprof.capture.torch_profiler import held_by
-from pytest_kernelprof.device.allocation import several_gpus
-from pytest_kernelprof.device.procfs import note_ours
+from pytest_kernelprof.distributed.agreement import agreeing, hosted_store, in_group, leave
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
+from pytest_kernelprof.gpu.allocation import several_gpus
+from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
 from pytest_kernelprof.plugin.ledger import noting, with_lines_if
 from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call, trace_path
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.profile import Place, Profile
+from pytest_kernelprof.profiler.torch_profiler import held_by
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace

@@ -20,11 +20,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.capture.rendezvous import note_missing
-from pytest_kernelprof.device.procfs import started_at
+from pytest_kernelprof.distributed.rendezvous import note_missing
+from pytest_kernelprof.gpu.procfs import started_at
 from pytest_kernelprof.plugin.collector import fail, first_line
 from pytest_kernelprof.plugin.items import concerns_us, run_state
-from pytest_kernelprof.schema import codec
+from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
 
 if TYPE_CHECKING:

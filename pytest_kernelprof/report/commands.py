@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.names.short_names import tell_apart
+from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.records.comparison import TEST_STATES
 from pytest_kernelprof.report.kernel_tables import (
     MOST_ROWS,
     NOUNS,
@@ -32,7 +33,6 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Column, Span, Table
-from pytest_kernelprof.schema.comparison import TEST_STATES
 from pytest_kernelprof.summary.advice import update_command
 from pytest_kernelprof.summary.kernels import (
     Named,
@@ -57,9 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.comparison.kernel_diff import Pair
-    from pytest_kernelprof.report.kernel_tables import Nouns
-    from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.schema.comparison import (
+    from pytest_kernelprof.records.comparison import (
         Edited,
         KernelDiff,
         ProfileComparison,
@@ -67,8 +65,10 @@ if TYPE_CHECKING:
         TestState,
         TracesComparison,
     )
-    from pytest_kernelprof.schema.environment import Origin
-    from pytest_kernelprof.schema.profile import Kernel, OperatorNode, Profile
+    from pytest_kernelprof.records.environment import Origin
+    from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
+    from pytest_kernelprof.report.kernel_tables import Nouns
+    from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.summary.kernels import Order
     from pytest_kernelprof.summary.ranks import Odd, Rank
 

@@ -7,17 +7,17 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_kernelprof.schema.codec import text
-from pytest_kernelprof.schema.profile import STATUSES
+from pytest_kernelprof.records.codec import text
+from pytest_kernelprof.records.profile import STATUSES
 from pytest_kernelprof.summary.words import with_label
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.schema.document import Comparison, Run, Test
-    from pytest_kernelprof.schema.environment import Environment
-    from pytest_kernelprof.schema.profile import Metric, Profile
+    from pytest_kernelprof.records.document import Comparison, Run, Test
+    from pytest_kernelprof.records.environment import Environment
+    from pytest_kernelprof.records.profile import Metric, Profile
 
 
 _SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}

@@ -41,8 +41,8 @@ from pytest_kernelprof.units import format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.document import Comparison
-    from pytest_kernelprof.schema.profile import Place, Profile, Verdict
+    from pytest_kernelprof.records.document import Comparison
+    from pytest_kernelprof.records.profile import Place, Profile, Verdict
 
 INDENT = "  "
 """Before each line that is no verdict."""

@@ -6,14 +6,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.schema import codec
+from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.records.document import Run
 
 
 def why_unwritable(folder: str) -> str:
@@ -41,7 +41,7 @@ class Content(NamedTuple):
 
 # Each loads its format when it is called: most runs write no file.
 def _json(run: Run) -> Content:
-    from pytest_kernelprof.schema.document import pack
+    from pytest_kernelprof.records.document import pack
 
     profiles = sum(len(test.profiles) for test in run.tests)
     return Content(codec.encode(pack(run)), f"tests {len(run.tests)}, profiles {profiles}")

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
-from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import count_words, first_of, signed
@@ -18,8 +18,8 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.schema.document import Run
-    from pytest_kernelprof.schema.profile import Place
+    from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Place
     from pytest_kernelprof.summary.records import Entry, Problem
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.names.short_names import tell_apart
+from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.records.comparison import CAME_OR_WENT, RETIMED
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table
-from pytest_kernelprof.schema.comparison import CAME_OR_WENT, RETIMED
-from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
 from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
@@ -31,15 +31,15 @@ from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printab
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.report.tables import Line
-    from pytest_kernelprof.schema.comparison import (
+    from pytest_kernelprof.records.comparison import (
         KernelChange,
         KernelDiff,
         KernelSide,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.document import Comparison, Contestant, Test
-    from pytest_kernelprof.schema.profile import Kernel, Profile
+    from pytest_kernelprof.records.document import Comparison, Contestant, Test
+    from pytest_kernelprof.records.profile import Kernel, Profile
+    from pytest_kernelprof.report.tables import Line
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import Rank
 

@@ -28,8 +28,8 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.document import Run
-    from pytest_kernelprof.schema.profile import Cause
+    from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.summary.records import Entry, Overall, Problem, Remedy
     from pytest_kernelprof.summary.run import Summary
 

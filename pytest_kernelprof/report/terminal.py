@@ -7,6 +7,8 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pytest_kernelprof.records.comparison import LIMIT_OF
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
@@ -21,8 +23,6 @@ from pytest_kernelprof.report.tables import (
     wrapped,
     write_lines,
 )
-from pytest_kernelprof.schema.comparison import LIMIT_OF
-from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     deltas_of,
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
+    from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.schema.document import Run
-    from pytest_kernelprof.schema.profile import Cause
     from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 

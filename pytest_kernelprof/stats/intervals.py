@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.schema.comparison import Paired, PairedChange, Side, TimedPair
+from pytest_kernelprof.records.comparison import Paired, PairedChange, Side, TimedPair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.schema.comparison import LIMIT_OF
-from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.records.comparison import LIMIT_OF
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
 from pytest_kernelprof.summary.words import (
     cause_lines,
@@ -29,9 +29,9 @@ from pytest_kernelprof.units import format_bytes, format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.comparison import TestState
-    from pytest_kernelprof.schema.document import Run, Test
-    from pytest_kernelprof.schema.profile import Cause, Profile, Verdict
+    from pytest_kernelprof.records.comparison import TestState
+    from pytest_kernelprof.records.document import Run, Test
+    from pytest_kernelprof.records.profile import Cause, Profile, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
@@ -237,7 +237,8 @@ def cure_words(verdicts: Iterable[Verdict], limits: str = "", fix: str = "") -> 
         limits, fix: instead of what the verdicts say.
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
-    what, raised = fix or " and ".join(dict.fromkeys(map(_cure_of, over))), list(_raised(over))
+    what = fix or " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
+    raised = list(_raised(over))
     if not raised:
         return what if over else ""
     return f"{what}, or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
+from pytest_kernelprof.records.comparison import MetricDelta, RunComparison
 from pytest_kernelprof.summary.words import (
     count_words,
     ends_words,
@@ -25,8 +25,8 @@ from pytest_kernelprof.summary.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.schema.comparison import ProfileComparison, Source
-    from pytest_kernelprof.schema.document import Run
+    from pytest_kernelprof.records.comparison import ProfileComparison, Source
+    from pytest_kernelprof.records.document import Run
 
 Result = Literal[
     "worse", "not judged", "not compared", "undecided", "accepted", "better", "changed", "same"

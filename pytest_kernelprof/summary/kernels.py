@@ -8,16 +8,16 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.names.short_names import tell_apart
-from pytest_kernelprof.schema.comparison import BASELINE_WORDS
+from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.summary.records import HotKernel
 from pytest_kernelprof.summary.words import chain_words, natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
-    from pytest_kernelprof.schema.profile import Kernel, Profile
+    from pytest_kernelprof.records.comparison import KernelChange, KernelDiff
+    from pytest_kernelprof.records.profile import Kernel, Profile
     from pytest_kernelprof.summary.records import Row
 
 

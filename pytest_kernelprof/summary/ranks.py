@@ -23,7 +23,7 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.schema.profile import Collective, Profile
+    from pytest_kernelprof.records.profile import Collective, Profile
 
 
 _SLOWER_BY = 0.05

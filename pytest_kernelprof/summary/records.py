@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.schema.document import TestOutcome
-from pytest_kernelprof.schema.profile import STATUSES, Status
+from pytest_kernelprof.records.document import TestOutcome
+from pytest_kernelprof.records.profile import STATUSES, Status
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from pytest_kernelprof.schema.comparison import ProfileComparison
-    from pytest_kernelprof.schema.document import Test
-    from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.profile import Cause, Place, Profile
+    from pytest_kernelprof.records.comparison import ProfileComparison
+    from pytest_kernelprof.records.document import Test
+    from pytest_kernelprof.records.metrics import Unit
+    from pytest_kernelprof.records.profile import Cause, Place, Profile
 
 
 Told = Status | TestOutcome | Literal["failed otherwise"]
@@ -122,7 +122,7 @@ class Broken:
     """A value beyond what is allowed, as it stands in the cell of its metric: ``16 > 14``.
 
     Attributes:
-        metric: as in ``schema.metrics``. unit: of both values; times are in microseconds.
+        metric: as in ``records.metrics``. unit: of both values; times are in microseconds.
         measured, allowed: the two values.
         by: what allows it: a limit as it was written (``max_kernels``), or the name of a verdict by
             a baseline ("snapshot", "against").

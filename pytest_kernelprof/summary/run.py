@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Cause
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
@@ -48,9 +48,9 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.comparison import ProfileComparison, Source, TestState
-    from pytest_kernelprof.schema.document import Run, Test
-    from pytest_kernelprof.schema.profile import Place, Profile, Verdict
+    from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
+    from pytest_kernelprof.records.document import Run, Test
+    from pytest_kernelprof.records.profile import Place, Profile, Verdict
     from pytest_kernelprof.summary.comparisons import BaselineSummary
     from pytest_kernelprof.summary.records import Hint, HotKernel, Kind, Overall, Task, Told
 

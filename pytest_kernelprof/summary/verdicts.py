@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.profile import Cause
+from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
@@ -42,15 +42,15 @@ from pytest_kernelprof.units import format_bytes, format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.comparison import (
+    from pytest_kernelprof.records.comparison import (
         KernelChange,
         KernelDiff,
         MetricDelta,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.document import Comparison, Contestant
-    from pytest_kernelprof.schema.environment import Integrity
-    from pytest_kernelprof.schema.profile import Kernel, Mismatch, Profile, Verdict
+    from pytest_kernelprof.records.document import Comparison, Contestant
+    from pytest_kernelprof.records.environment import Integrity
+    from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS = 4

@@ -7,15 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.profile import Place
+from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.comparison import Paired
-    from pytest_kernelprof.schema.environment import Conditions, Environment
-    from pytest_kernelprof.schema.profile import Cause, Profile, Verdict
+    from pytest_kernelprof.records.comparison import Paired
+    from pytest_kernelprof.records.environment import Conditions, Environment
+    from pytest_kernelprof.records.profile import Cause, Profile, Verdict
 
 
 NOUNS = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.records.recording import DeviceKind
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

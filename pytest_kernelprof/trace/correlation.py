@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
 from pytest_kernelprof.trace.vocabulary import (
     COMPILED_REGION,

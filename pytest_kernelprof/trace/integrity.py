@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.environment import GraphProof, Integrity
-from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.records.environment import GraphProof, Integrity
+from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
 from pytest_kernelprof.trace.correlation import nearest
 from pytest_kernelprof.trace.vocabulary import (

@@ -25,8 +25,8 @@ import msgspec
 import numpy as np
 
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording, believable
 from pytest_kernelprof.trace.columns import (
     NO_ID,
     Activities,

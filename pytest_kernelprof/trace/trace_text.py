@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import format_bytes
 

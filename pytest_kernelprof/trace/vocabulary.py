@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.environment import Origin
+from pytest_kernelprof.records.environment import Origin
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from rounds import COPY, Recording, kept, kernels_of, many, over, profile_of, ro
 
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison
+from pytest_kernelprof.records.document import Comparison, Contestant, Run, Test
+from pytest_kernelprof.records.environment import Environment
+from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison
-from pytest_kernelprof.schema.document import Comparison, Contestant, Run, Test
-from pytest_kernelprof.schema.environment import Environment
-from pytest_kernelprof.schema.profile import Gaps, Profile, Timeline, Verdict
 
 pytestmark = pytest.mark.bulk
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.cli.main import main
 
 ROOT = Path(__file__).parents[2]

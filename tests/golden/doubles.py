@@ -20,18 +20,18 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
-from pytest_kernelprof.against import revision
-from pytest_kernelprof.against.protocol import Collected, Done
-from pytest_kernelprof.against.revision import Revision
-from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.collectives import gathered
-from pytest_kernelprof.device import inventory, usage_lock
+from pytest_kernelprof.baselines import revision
+from pytest_kernelprof.baselines.protocol import Collected, Done
+from pytest_kernelprof.baselines.revision import Revision
+from pytest_kernelprof.baselines.timing import Timed
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against_revision, fixture, measuring
-from pytest_kernelprof.schema.comparison import TimedPair
-from pytest_kernelprof.schema.document import Test
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.comparison import TimedPair
+from pytest_kernelprof.records.document import Test
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.stats import intervals
 
 Side = Literal["calls", "snapshot", "earlier"]

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts, with_lines
-from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.schema.profile import Profile, Timeline
-from pytest_kernelprof.schema.recording import HostTimings, MemoryUse, Recording
+from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.profile import Profile, Timeline
+from pytest_kernelprof.records.recording import HostTimings, MemoryUse, Recording
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from filelock import ReadWriteLock
 
-from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.inventory import current_device, why_no_gpu
+from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu.inventory import current_device, why_no_gpu
 
 _HERE = Path(__file__).parent
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from pytest_kernelprof.device.conditions import watch
-from pytest_kernelprof.device.inventory import Device, current_device
-from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of, gpu_uuids
-from pytest_kernelprof.device.usage_lock import PARTNER_OF, gpu_lock
-from pytest_kernelprof.schema.environment import Conditions
+from pytest_kernelprof.gpu.conditions import watch
+from pytest_kernelprof.gpu.inventory import Device, current_device
+from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of, gpu_uuids
+from pytest_kernelprof.gpu.usage_lock import PARTNER_OF, gpu_lock
+from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.summary.words import conditions_words
 
 NEIGHBOUR = """
@@ -154,8 +154,8 @@ def test_alone_on_the_gpu_watching_takes_no_time(device: Device) -> None:
 
 def test_the_lock_is_by_uuid_whatever_the_index(device: Device) -> None:
     code = """
-from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.device.usage_lock import gpu_lock
+from pytest_kernelprof.gpu.inventory import current_device
+from pytest_kernelprof.gpu.usage_lock import gpu_lock
 from pytest_kernelprof.errors import GpuBusy
 try:
     with gpu_lock(current_device("cuda"), {patience}):

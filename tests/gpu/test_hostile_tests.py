@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from pytest_kernelprof.capture.unprofiled_rounds import flusher
-from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import EVERYTHING, Plan, plan_of
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.profiler.unprofiled_rounds import flusher
+from pytest_kernelprof.records.profile import Profile
 
 PATCHED = [
     "torch.cuda.is_available",
@@ -97,7 +97,7 @@ def test_the_flush_of_the_next_test_is_whole_whatever_mode_the_first_is_in(
     x: torch.Tensor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pytest_kernelprof.capture.unprofiled_rounds._l2_buffers", {})
+    monkeypatch.setattr("pytest_kernelprof.profiler.unprofiled_rounds._l2_buffers", {})
     flush = flusher(current_device("cuda"), wanted=True)
     with mode():
         flush()
@@ -109,7 +109,7 @@ def test_the_flush_of_the_next_test_is_whole_whatever_mode_the_first_is_in(
 def test_a_session_that_raises_does_not_wait_for_a_kernel_that_takes_long(
     x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_kernelprof.capture.session._PATIENCE_S", 0.2)
+    monkeypatch.setattr("pytest_kernelprof.profiler.session._PATIENCE_S", 0.2)
 
     def takes_long() -> None:
         torch.cuda._sleep(4_000_000_000)  # some two seconds
@@ -120,7 +120,7 @@ def test_a_session_that_raises_does_not_wait_for_a_kernel_that_takes_long(
 
 
 def test_a_block_that_is_never_left_is_ended() -> None:
-    from pytest_kernelprof.capture.torch_profiler import end_left_open
+    from pytest_kernelprof.profiler.torch_profiler import end_left_open
 
     block = measure_once(Plan("cuda"))
     block.__enter__()
@@ -128,7 +128,7 @@ def test_a_block_that_is_never_left_is_ended() -> None:
 
 
 def test_a_block_that_a_thread_never_left_keeps_no_next_one_from_being_right() -> None:
-    from pytest_kernelprof.capture.torch_profiler import end_left_open
+    from pytest_kernelprof.profiler.torch_profiler import end_left_open
 
     block = measure_once(Plan("cuda"))
     thread = threading.Thread(target=block.__enter__)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from pytest_kernelprof.analysis.roofline import Rate, peaks_of, rates, work_of
-from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.measure.sessions import profile_rounds
-from pytest_kernelprof.schema.profile import Bound
+from pytest_kernelprof.records.profile import Bound
 
 BESIDE_WORKERS = "PYTEST_XDIST_WORKER" in os.environ
 

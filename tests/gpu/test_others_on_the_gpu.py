@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.autotuning import TRITON
-from pytest_kernelprof.device.conditions import is_shared
+from pytest_kernelprof.gpu.conditions import is_shared
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
+from pytest_kernelprof.profiler.autotuning import TRITON
 
 _CONDITIONAL, _WHILE = 13, 1
 

@@ -9,10 +9,10 @@ import textwrap
 import pytest
 import torch
 
-from pytest_kernelprof.capture.torch_profiler import canary_seen
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
+from pytest_kernelprof.profiler.torch_profiler import canary_seen
 
 
 def run_python(code: str) -> str:

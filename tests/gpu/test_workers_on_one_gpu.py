@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.device.usage_lock import PARTNER_OF
+from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu.inventory import current_device
+from pytest_kernelprof.gpu.usage_lock import PARTNER_OF
 
 RunGpu = Callable[..., pytest.RunResult]
 
@@ -40,8 +40,8 @@ def test_of_others(x, i):
 
 STRANGER = """
 import sys, torch
-from pytest_kernelprof.device.usage_lock import sharing
-from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.gpu.usage_lock import sharing
+from pytest_kernelprof.gpu.inventory import current_device
 x = torch.zeros(4, device="cuda")
 with sharing(current_device("cuda"), 60, "test_of_a_stranger"):
     print("shares", flush=True)

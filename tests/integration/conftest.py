@@ -91,7 +91,7 @@ def quick_references(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     """References of --kernelprof-against have torch loaded when they start, which is most of what
     else they would take. Usual ones are in test_each_test_is_compared, without workers, and where
     it matters what an interpreter finds installed."""
-    from pytest_kernelprof.against import worker
+    from pytest_kernelprof.baselines import worker
 
     command = worker._command
 
@@ -119,7 +119,7 @@ def _needs_workers(item: pytest.Item) -> bool:
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, on any machine: the reason is what this one says or what the patch says."""
-    from pytest_kernelprof.device import inventory as devices
+    from pytest_kernelprof.gpu import inventory as devices
 
     reason = devices.why_no_gpu() or "no CUDA device: hidden for this test"
     monkeypatch.setattr(devices, "why_no_gpu", lambda: reason)

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against.supervisor import make_folder
+from pytest_kernelprof.baselines.supervisor import make_folder
 from pytest_kernelprof.plugin import run_baseline
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Metric, Profile
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Metric, Profile
 
 RunIt = Callable[..., pytest.RunResult]
 Once = Callable[[str, Callable[[Path], None]], Path]

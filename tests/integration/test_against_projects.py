@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository, everything
 from setuptools.command import editable_wheel
 
-from pytest_kernelprof.against import supervisor
-from pytest_kernelprof.against.supervisor import make_folder
-from pytest_kernelprof.baseline.snapshots import path_of, update
-from pytest_kernelprof.schema.comparison import KeptProfile, KeptTest
+from pytest_kernelprof.baselines import supervisor
+from pytest_kernelprof.baselines.snapshots import path_of, update
+from pytest_kernelprof.baselines.supervisor import make_folder
+from pytest_kernelprof.records.comparison import KeptProfile, KeptTest
 
 Run = Callable[..., pytest.RunResult]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.summary.run import summary_of
 
 Run = Callable[..., pytest.RunResult]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
 
 Run = Callable[..., pytest.RunResult]
 

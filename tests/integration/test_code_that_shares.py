@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.gpu import usage_lock
 
 Run = Callable[..., pytest.RunResult]
 
@@ -28,7 +28,7 @@ def test_of_others(made):
 """
 # What debuggers are made of is pytest's: it calls the hooks when this one is entered and left.
 SEEING = """
-from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.gpu import usage_lock
 stop, go_on = usage_lock.stop, usage_lock.go_on
 def note(what):
     with open(FILE, "a") as file:

@@ -16,8 +16,8 @@ import pytest
 
 from pytest_kernelprof import Profile
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.profile import Profile as ProfileRecord
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.profile import Profile as ProfileRecord
 
 TRACES = Path(__file__).parents[1] / "traces"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import TracesComparison
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import TracesComparison
 
 TRACES = Path(__file__).parents[1] / "traces"
 MLP, COMPILED = str(TRACES / "mlp.json.gz"), str(TRACES / "compiled.json.gz")

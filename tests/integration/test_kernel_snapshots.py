@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.snapshots import read
+from pytest_kernelprof.baselines.snapshots import read
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import KeptTest
-from pytest_kernelprof.schema.document import Document, unpack
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import KeptTest
+from pytest_kernelprof.records.document import Document, unpack
 
 RunIt = Callable[..., pytest.RunResult]
 UPDATE = "--kernelprof-update"

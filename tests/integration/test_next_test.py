@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_kernelprof.device import inventory
-from pytest_kernelprof.device import inventory as devices
-from pytest_kernelprof.device.inventory import bound
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu import inventory as devices
+from pytest_kernelprof.gpu.inventory import bound
 
 Run = Callable[..., pytest.RunResult]
 

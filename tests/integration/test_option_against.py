@@ -16,7 +16,7 @@ from on_workers import two_workers
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import supervisor, worker
+from pytest_kernelprof.baselines import supervisor, worker
 
 Run = Callable[..., pytest.RunResult]
 
@@ -78,7 +78,7 @@ def pytest_kernelprof_profile(item):
         print(item.path, file=file)
 """
 QUICK = """
-from pytest_kernelprof.against import worker
+from pytest_kernelprof.baselines import worker
 command = worker._command
 worker._command = lambda *given: [PYTHON, *command(*given)[1:]]
 """

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.baselines import supervisor
 from pytest_kernelprof.plugin import against_revision, run_record
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison, RunComparison
-from pytest_kernelprof.schema.document import Run as AnyRun
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
+from pytest_kernelprof.records.document import Run as AnyRun
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.summary.comparisons import BaselineSummary, baseline_summary
 
 Run = Callable[..., pytest.RunResult]
@@ -46,7 +46,7 @@ def calls(): return 1
 CLOCK = """
 import os, random, pytest
 from pkg import code
-from pytest_kernelprof.device import inventory
+from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.measure import sessions
 
 chance, up, running = random.Random(os.getpid()), [], []
@@ -129,7 +129,7 @@ def against(
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.sessions.{name}", None)
-    monkeypatch.setattr("pytest_kernelprof.device.inventory.cuda_is_up", None)
+    monkeypatch.setattr("pytest_kernelprof.gpu.inventory.cuda_is_up", None)
 
     def run(*options: str) -> pytest.RunResult:
         usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")

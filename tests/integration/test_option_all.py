@@ -183,7 +183,7 @@ def test_a_row_says_why_it_has_no_number(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_error_of_ours_is_told_in_the_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_kernelprof.capture.session import Session
+    from pytest_kernelprof.profiler.session import Session
 
     def breaks(self: Session) -> None:
         raise OSError(28, "No space left on device")
@@ -279,7 +279,7 @@ def test_c_next():
 
 
 def test_the_profiler_comes_up_between_tests(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_kernelprof.device import inventory
+    from pytest_kernelprof.gpu import inventory
     from pytest_kernelprof.measure import sessions
 
     when: list[str] = []

@@ -106,7 +106,7 @@ def test_all_profiles_nothing(run: Run) -> None:
 
 
 def test_a_test_marked_for_the_cpu_stays_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_kernelprof.device import inventory as devices
+    from pytest_kernelprof.gpu import inventory as devices
 
     monkeypatch.setattr(devices, "why_no_gpu", lambda: "")  # a machine with a GPU
     result = run(

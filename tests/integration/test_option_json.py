@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from records import CPU, calls_of
 
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.schema.profile import Place
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.summary.comparisons import comparisons_of
 
 RunIt = Callable[..., pytest.RunResult]

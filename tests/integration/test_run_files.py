@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report import files
-from pytest_kernelprof.schema.document import Run
 
 RunIt = Callable[..., pytest.RunResult]
 ONE = "def test_it(kernel_profile): kernel_profile(three)\n"

@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from jsonschema import Draft202012Validator
 from msgspec.json import decode
 
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import Source
-from pytest_kernelprof.schema.document import Document, Run, unpack
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import Source
+from pytest_kernelprof.records.document import Document, Run, unpack
 from pytest_kernelprof.summary.comparisons import comparisons_of
 
 SOURCES: tuple[Source, ...] = ("revision", "snapshot", "run")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_kernelprof.baseline.run_documents import read_run
+from pytest_kernelprof.baselines.run_documents import read_run
 
 Run = Callable[..., pytest.RunResult]
 

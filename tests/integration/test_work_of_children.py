@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.device import procfs
+from pytest_kernelprof.gpu import procfs
 
 Run = Callable[..., pytest.RunResult]
 

@@ -20,10 +20,10 @@ import triton.language as tl
 from scrubbing import scrub
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.torch_profiler import prime
-from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
+from pytest_kernelprof.profiler.torch_profiler import prime
 
 
 class GatedMLP(torch.nn.Module):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.schema.profile import Profile as ProfileRecord
+from pytest_kernelprof.records.profile import Profile as ProfileRecord
 from pytest_kernelprof.trace.correlation import Reading, reading_of
 from pytest_kernelprof.trace.reader import read_trace
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity
 
-from pytest_kernelprof.device import bindings
-from pytest_kernelprof.device.bindings import Torch
-from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.gpu import bindings
+from pytest_kernelprof.gpu.bindings import Torch
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.system import sleep
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})

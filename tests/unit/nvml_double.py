@@ -12,8 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from pytest_kernelprof.device import nvml
-from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.gpu import nvml
+from pytest_kernelprof.gpu.inventory import Device
 
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 1, {})
 CPU = Device("cpu", 0, "CPU", "", 0, {})

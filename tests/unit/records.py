@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison, RunComparison
-from pytest_kernelprof.schema.document import Comparison, Contestant, Run, Test
-from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.profile import Collective, Kernel, Metric, Profile, Verdict
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
+from pytest_kernelprof.records.document import Comparison, Contestant, Run, Test
+from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Collective, Kernel, Metric, Profile, Verdict
 from pytest_kernelprof.stats.intervals import median_interval
 
 H200 = Environment(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 from records import GELU, GEMM, H200, MUL, counted, profile, timed
 
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.profile import (
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.profile import (
     Gaps,
     Kernel,
     Place,

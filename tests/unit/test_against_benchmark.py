@@ -12,9 +12,9 @@ import pytest
 from records import run_compared
 
 import pytest_kernelprof
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison
-from pytest_kernelprof.schema.document import pack
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison
+from pytest_kernelprof.records.document import pack
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 if not (ROOT / "benchmarks" / "against.py").exists():

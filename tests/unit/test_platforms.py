@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import pytest_kernelprof
-from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.allocation import gpus_of_machine
-from pytest_kernelprof.device.usage_lock import lock_by_uuid
+from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu.allocation import gpus_of_machine
+from pytest_kernelprof.gpu.usage_lock import lock_by_uuid
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 MODULES = sorted(
@@ -105,7 +105,7 @@ def other_files(linux: list[str]) -> list[str]:
 
 def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path, python: str) -> None:
     """Else the test above would hold for nothing."""
-    loud = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
+    loud = "from pytest_kernelprof.gpu.procfs import mapped_files; mapped_files()\n"
     *_, linux = played(BEFORE + WATCH + loud + USE + ANSWER, tmp_path, python)
     assert "/proc/self/maps" in other_files(linux)
 
@@ -119,7 +119,7 @@ def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_mac_has_no_gpus_to_spread_workers_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_kernelprof.device import nvml
+    from pytest_kernelprof.gpu import nvml
 
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(nvml, "gpu_uuids", lambda: pytest.fail("NVML was asked"))

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import pytest_kernelprof
-from pytest_kernelprof.device import inventory
+from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.system import TRIED, WITHOUT, newer_than_tried
 
 if sys.version_info >= (3, 11):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.names.short_names import short_name
+from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.report.html.markup import (
     Html,
     cut,
@@ -41,10 +41,10 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_kernelprof.records.comparison import ProfileComparison, Source
+    from pytest_kernelprof.records.profile import Profile
     from pytest_kernelprof.report.html.script_data import ScriptData
     from pytest_kernelprof.report.tables import Table
-    from pytest_kernelprof.schema.comparison import ProfileComparison, Source
-    from pytest_kernelprof.schema.profile import Profile
 
 _MOST_CHANGES, _LONGEST, _LONGEST_NAME = 200, 1_000, 2_000
 WHOLE, COMPACT = 200, 8

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import jinja2
 
+    from pytest_kernelprof.records.comparison import Source
+    from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.report.tables import Column
-    from pytest_kernelprof.schema.comparison import Source
-    from pytest_kernelprof.schema.document import Run
-    from pytest_kernelprof.schema.profile import Cause
     from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
 

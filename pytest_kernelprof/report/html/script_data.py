@@ -7,16 +7,16 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.names.short_names import short_name
+from pytest_kernelprof.kernel_names.short_names import short_name
+from pytest_kernelprof.records.document import LETTERS
 from pytest_kernelprof.report.html.markup import Html
-from pytest_kernelprof.schema.document import LETTERS
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.schema.profile import Metric, Profile, Timeline, TimelineKind
+    from pytest_kernelprof.records.profile import Metric, Profile, Timeline, TimelineKind
 
 _LONGEST_NAME = 400
 _PARTS = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_kernelprof.analysis.metric_values import bound_of, metric_of
-from pytest_kernelprof.schema.profile import Bound
-from pytest_kernelprof.schema.recording import HostTimings
+from pytest_kernelprof.records.profile import Bound
+from pytest_kernelprof.records.recording import HostTimings
 
 
 def bound(

@@ -13,7 +13,7 @@ from pytest_kernelprof.analysis.round_events import (
     read_rows,
     silent_regions,
 )
-from pytest_kernelprof.schema.profile import Kernel
+from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.trace.correlation import Reading
 
 NOTED = {"schema": 1, "device_kind": "cpu", "compute_operators": ["aten::mm", "aten::add"]}

@@ -9,7 +9,7 @@ from built import Event, call, kernel, profile_of, reading_of_events, round_of
 from corpus import NAMES, reading, recorded
 
 from pytest_kernelprof.analysis.metric_values import gaps_of, timeline_of
-from pytest_kernelprof.schema.profile import Gaps, RoundGaps
+from pytest_kernelprof.records.profile import Gaps, RoundGaps
 from pytest_kernelprof.trace.correlation import Reading
 
 

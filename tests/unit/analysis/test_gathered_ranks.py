@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from records import absent, profile, timed
 
 from pytest_kernelprof.analysis.collectives import gathered
-from pytest_kernelprof.schema.profile import Collective, Profile
+from pytest_kernelprof.records.profile import Collective, Profile
 
 
 def reduce_of(*us: float, **more: Any) -> Collective:

@@ -12,8 +12,8 @@ from corpus import recorded
 from records import MIXED
 
 from pytest_kernelprof.analysis.metric_values import absent, host_metrics, memory_metrics, metric_of
-from pytest_kernelprof.schema.profile import HostShares, Metric
-from pytest_kernelprof.schema.recording import HostTimings, MemoryUse, Recording
+from pytest_kernelprof.records.profile import HostShares, Metric
+from pytest_kernelprof.records.recording import HostTimings, MemoryUse, Recording
 
 LATENCY = tuple(100.0 + i for i in MIXED)
 BUSY = metric_of("gpu_busy", [20.0 + i / 10 for i in MIXED])

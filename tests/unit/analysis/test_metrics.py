@@ -6,7 +6,7 @@ import pytest
 from records import MIXED
 
 from pytest_kernelprof.analysis.metric_values import absent, extended, metric_of
-from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS
 
 
 def test_a_count_is_judged_by_its_largest_round_and_knows_that_it_is_unstable() -> None:

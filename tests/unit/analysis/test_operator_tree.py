@@ -8,7 +8,7 @@ from built import call, kernel, operator, reading_of_events, round_of
 from corpus import FOLDER
 
 from pytest_kernelprof.analysis.round_events import operator_tree
-from pytest_kernelprof.schema.profile import OperatorNode
+from pytest_kernelprof.records.profile import OperatorNode
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
 

@@ -26,9 +26,9 @@ from pytest_kernelprof.analysis.session_profile import (
     with_lines,
 )
 from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
-from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.recording import (
+from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.recording import (
     NOTHING_NOTED,
     HostTimings,
     MemoryUse,

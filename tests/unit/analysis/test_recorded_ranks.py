@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.cli.trace_commands import ranks_in
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 
 FOLDER = Path(__file__).parents[2] / "traces" / "ranks"

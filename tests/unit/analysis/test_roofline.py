@@ -19,7 +19,7 @@ from pytest_kernelprof.analysis.roofline import (
     work_of,
 )
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.schema.recording import HostTimings, Roofline
+from pytest_kernelprof.records.recording import HostTimings, Roofline
 from pytest_kernelprof.trace.correlation import Reading
 
 PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0}, "made up")

@@ -10,7 +10,7 @@ from corpus import NAMES, reading, record
 from pytest_kernelprof.analysis import round_events
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.schema.profile import Timeline
+from pytest_kernelprof.records.profile import Timeline
 
 
 def timeline(name: str) -> Timeline:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_kernelprof.analysis.roofline import Amount, amount_of
-from pytest_kernelprof.capture.session import Session
-from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.gpu.inventory import current_device
+from pytest_kernelprof.profiler.session import Session
 from pytest_kernelprof.trace.columns import Input
 from pytest_kernelprof.trace.reader import read_trace
 

@@ -12,12 +12,12 @@ from corpus import record
 from msgspec.structs import replace
 from records import kernel
 
-from pytest_kernelprof.baseline.run_documents import read_run, read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run, read_whole_run
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import RunComparison
-from pytest_kernelprof.schema.document import Run, Test, pack
-from pytest_kernelprof.schema.profile import Profile, Timeline
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import RunComparison
+from pytest_kernelprof.records.document import Run, Test, pack
+from pytest_kernelprof.records.profile import Profile, Timeline
 
 MLP, COMPILED = record("mlp"), record("compiled")
 

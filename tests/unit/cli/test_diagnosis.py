@@ -8,8 +8,8 @@ import pytest
 
 from pytest_kernelprof.cli.doctor import Finding, cupti_release, diagnose, has_failure, lines_of
 from pytest_kernelprof.cli.machine_checks import Canary, Machine, TorchFacts
-from pytest_kernelprof.device.nvml import NvmlFacts
-from pytest_kernelprof.device.procfs import Permissions
+from pytest_kernelprof.gpu.nvml import NvmlFacts
+from pytest_kernelprof.gpu.procfs import Permissions
 
 TORCH = TorchFacts(
     version="2.14.0+cu131",

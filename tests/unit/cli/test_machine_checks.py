@@ -8,7 +8,7 @@ import pytest
 
 from pytest_kernelprof.cli import machine_checks as checks
 from pytest_kernelprof.cli.machine_checks import driver_version, examine_machine
-from pytest_kernelprof.device.inventory import why_no_gpu
+from pytest_kernelprof.gpu.inventory import why_no_gpu
 
 
 @pytest.mark.parametrize(

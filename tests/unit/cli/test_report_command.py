@@ -12,13 +12,13 @@ from gfm_pages import rendered
 from records import comparison, mlp, timed
 from rounds import profile_of
 
-from pytest_kernelprof.baseline.run_documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_whole_run
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.records.profile import Place, Verdict
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.schema.profile import Place, Verdict
 from pytest_kernelprof.units import format_bytes
 
 OVER = Verdict(

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
-from pytest_kernelprof.baseline.snapshots import path_of, read
+from pytest_kernelprof.baselines.snapshots import path_of, read
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import KEPT_COUNTS
-from pytest_kernelprof.schema.document import Run, Test, pack
-from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import KEPT_COUNTS
+from pytest_kernelprof.records.document import Run, Test, pack
+from pytest_kernelprof.records.environment import Integrity
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)

@@ -13,9 +13,9 @@ from pytest_kernelprof.comparison.judge import (
     deltas,
     parse_allowance,
 )
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import ProfileComparison
-from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import ProfileComparison
+from pytest_kernelprof.records.environment import Integrity
 
 PROBLEM = "1 of 5 launches has no kernel"
 

@@ -12,9 +12,9 @@ from corpus import record
 from records import CPU, GEMM, LINEAR, MLP, kernel, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles, diff_sides
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import KernelDiff, KernelSide
-from pytest_kernelprof.schema.profile import Kernel
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.comparison import KernelDiff, KernelSide
+from pytest_kernelprof.records.profile import Kernel
 
 COPY = kernel("void at::native::direct_copy_kernel(int)", "aten::copy_")
 FUSED = kernel("triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0")

@@ -12,9 +12,9 @@ from pytest_kernelprof.limits.evaluate import (
     ratio_beyond_contention,
 )
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.schema.document import Contestant
-from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.schema.profile import Metric, Verdict
+from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.profile import Metric, Verdict
 from pytest_kernelprof.stats.intervals import median_interval, paired_rounds
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import doubt_words

@@ -22,10 +22,10 @@ from records import (
 
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.document import Contestant
-from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
-from pytest_kernelprof.schema.profile import Hit, Place, Profile, Verdict
+from pytest_kernelprof.records.comparison import Paired
+from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.records.profile import Hit, Place, Profile, Verdict
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 LOST = Integrity(("the profiler stopped collecting", "2 launches have no kernel"))

@@ -8,7 +8,7 @@ import pytest
 from records import MLP, kernel
 
 from pytest_kernelprof.limits.evaluate import Patterns, first_mismatch, hits, matches, names_nothing
-from pytest_kernelprof.schema.profile import Hit, Mismatch
+from pytest_kernelprof.records.profile import Hit, Mismatch
 
 
 @pytest.mark.parametrize(

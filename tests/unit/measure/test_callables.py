@@ -15,18 +15,18 @@ from compiled import hidden
 from msgspec.structs import replace
 from records import GELU, counted, kernel, profile
 
-from pytest_kernelprof.capture import unprofiled_rounds
-from pytest_kernelprof.device.conditions import Watch
-from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
+from pytest_kernelprof.gpu.conditions import Watch
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.measure import callables, sessions
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import refuse_idle
 from pytest_kernelprof.measure.policy import Plan
-from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.schema.profile import Profile
-from pytest_kernelprof.schema.recording import MemoryUse
+from pytest_kernelprof.profiler import unprofiled_rounds
+from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import MemoryUse
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 TIMES = {"a": 10.0, "b": 20.0, "c": 30.0}

@@ -14,14 +14,15 @@ from cuda_double import GPU, CudaDouble
 from nvml_double import Driver, forget, installed
 
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.capture import agreement, torch_profiler
-from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.trace_folder import Folder, Saved
-from pytest_kernelprof.device import bindings, inventory, usage_lock
+from pytest_kernelprof.distributed import agreement
+from pytest_kernelprof.gpu import bindings, inventory, usage_lock
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.schema.environment import Integrity
+from pytest_kernelprof.profiler import torch_profiler
+from pytest_kernelprof.profiler.session import TraceFile
+from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.records.environment import Integrity
 
 X = torch.ones(4)
 COUNTS = Needs()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_kernelprof.device.conditions import no_times
-from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.gpu.conditions import no_times
+from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import Plan
@@ -93,7 +93,7 @@ def test_on_the_cpu_nothing_is_timed() -> None:
 def test_under_mps_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda_double import GPU
 
-    monkeypatch.setattr("pytest_kernelprof.device.conditions.is_shared", lambda index: True)
+    monkeypatch.setattr("pytest_kernelprof.gpu.conditions.is_shared", lambda index: True)
     assert sessions.why_untimed(GPU) == no_times(GPU)["cuda_time"]
 
 

@@ -12,7 +12,7 @@ from torch.profiler import record_function
 
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.profile import Profile
 
 X = torch.ones(4, 4)
 NAMES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
+from pytest_kernelprof.gpu.conditions import LOCK_TIMEOUT_S
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, plan_of
 
 

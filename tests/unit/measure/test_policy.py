@@ -32,7 +32,7 @@ from pytest_kernelprof.measure.policy import (
     retakes,
     settled,
 )
-from pytest_kernelprof.schema.profile import STATUSES, Status, Verdict
+from pytest_kernelprof.records.profile import STATUSES, Status, Verdict
 
 Answer = Callable[[Step, Sequence[Shown]], Shown]
 

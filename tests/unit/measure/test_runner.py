@@ -16,12 +16,10 @@ from compiled import fused, hidden
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.trace_folder import Folder, Saved
-from pytest_kernelprof.device.conditions import Watch, unwatched
-from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.distributed.agreement import ALONE
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
+from pytest_kernelprof.gpu.conditions import Watch, unwatched
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.measure import policy, runner, sessions
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.policy import (
@@ -35,8 +33,10 @@ from pytest_kernelprof.measure.policy import (
     require_complete,
 )
 from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
-from pytest_kernelprof.schema.environment import Conditions, Integrity
-from pytest_kernelprof.schema.profile import Bound, Profile, Verdict
+from pytest_kernelprof.profiler.session import TraceFile
+from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.records.environment import Conditions, Integrity
+from pytest_kernelprof.records.profile import Bound, Profile, Verdict
 
 X = torch.ones(4)
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})

@@ -13,18 +13,18 @@ import torch
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.capture import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.capture.compiled_code import Compilations
-from pytest_kernelprof.capture.cuda_graphs import Replays
-from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.torch_profiler import Primed
-from pytest_kernelprof.capture.trace_folder import Folder, Saved
-from pytest_kernelprof.device import conditions, nvml
-from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.gpu import conditions, nvml
+from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.schema.codec import VERSION
-from pytest_kernelprof.schema.recording import GraphNodes
+from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.profiler.compiled_code import Compilations
+from pytest_kernelprof.profiler.cuda_graphs import Replays
+from pytest_kernelprof.profiler.session import TraceFile
+from pytest_kernelprof.profiler.torch_profiler import Primed
+from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.records.codec import VERSION
+from pytest_kernelprof.records.recording import GraphNodes
 
 CPU = current_device("cpu")
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})

@@ -12,9 +12,9 @@ from records import CPU, around, counted, mlp, profile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.outcome import Conclusion, Records, Request, conclude
-from pytest_kernelprof.schema.comparison import ProfileComparison
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Profile, Verdict
+from pytest_kernelprof.records.comparison import ProfileComparison
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Profile, Verdict
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 

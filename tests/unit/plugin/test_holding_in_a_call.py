@@ -14,10 +14,18 @@ from typing import Any
 import pytest
 from records import profile
 
-from pytest_kernelprof.against.protocol import At, Collect, FromWorker, Go, RunTest, ToWorker, Wire
-from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.file_lock import can_lock_bytes
-from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
+from pytest_kernelprof.baselines.protocol import (
+    At,
+    Collect,
+    FromWorker,
+    Go,
+    RunTest,
+    ToWorker,
+    Wire,
+)
+from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu.file_lock import can_lock_bytes
+from pytest_kernelprof.gpu.usage_lock import SharedGpuLock, lock_of
 from pytest_kernelprof.plugin import baseline_pytest
 from pytest_kernelprof.plugin.baseline_pytest import Served
 
@@ -91,7 +99,7 @@ def test_a_fresh_worker_loads_what_profiling_needs_when_it_has_answered(
 
 STARTS_A_PROFILER = """
 import sys, torch
-from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.profiler import torch_profiler
 torch_profiler.load()
 before = len(sys.modules)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):

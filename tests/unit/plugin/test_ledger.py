@@ -11,16 +11,16 @@ import pytest
 from msgspec.structs import replace
 from records import kernel, mlp, profile
 
-from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.trace_folder import Folder, Saved
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Ledger, with_lines_if
 from pytest_kernelprof.plugin.outcome import Conclusion, Request, conclude
-from pytest_kernelprof.schema.profile import Place, Profile, Timeline
-from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.profiler.session import TraceFile
+from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.records.profile import Place, Profile, Timeline
+from pytest_kernelprof.records.recording import Recording
 
 
 def limits(**given: Any) -> tuple[Limit, ...]:

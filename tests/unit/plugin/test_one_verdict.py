@@ -16,7 +16,7 @@ from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger
-from pytest_kernelprof.schema.document import Test
+from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.trace import correlation
 
 X = torch.ones(4)

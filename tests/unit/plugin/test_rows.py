@@ -24,8 +24,8 @@ from pytest_kernelprof.plugin.run_record import (
     for_tables,
     row_of,
 )
-from pytest_kernelprof.schema.document import Test, bounded
-from pytest_kernelprof.schema.profile import Place, Profile, Status
+from pytest_kernelprof.records.document import Test, bounded
+from pytest_kernelprof.records.profile import Place, Profile, Status
 from pytest_kernelprof.summary.kernels import groups_of
 from pytest_kernelprof.summary.verdicts import causes_of
 

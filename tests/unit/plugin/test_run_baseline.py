@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MIXED, absent, around, calls_of, counted, of_ranks, timed
 
-from pytest_kernelprof.baseline.run_documents import profiles_of
+from pytest_kernelprof.baselines.run_documents import profiles_of
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import (
@@ -21,10 +21,10 @@ from pytest_kernelprof.measure.policy import (
     plan_of,
 )
 from pytest_kernelprof.plugin.run_baseline import Baseline, Baselines
+from pytest_kernelprof.records.document import Test
+from pytest_kernelprof.records.environment import Conditions, Integrity
+from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.schema.document import Test
-from pytest_kernelprof.schema.environment import Conditions, Integrity
-from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 ID = "test_it.py::test_it"

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
-from pytest_kernelprof.baseline.snapshots import from_text, kept_of, to_text
+from pytest_kernelprof.baselines.snapshots import from_text, kept_of, to_text
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-from pytest_kernelprof.schema.comparison import KEPT_COUNTS, KeptTest, SnapshotReport
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.comparison import KEPT_COUNTS, KeptTest, SnapshotReport
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Profile
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import agreement as ranks
-from pytest_kernelprof.capture import rendezvous
-from pytest_kernelprof.device.procfs import started_at
+from pytest_kernelprof.distributed import agreement as ranks
+from pytest_kernelprof.distributed import rendezvous
+from pytest_kernelprof.gpu.procfs import started_at
 from pytest_kernelprof.plugin import torchrun
 from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.measuring import MeasuredTest

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.protocol import At, RunTest
-from pytest_kernelprof.against.timing import Timed
+from pytest_kernelprof.baselines.protocol import At, RunTest
+from pytest_kernelprof.baselines.timing import Timed
 from pytest_kernelprof.plugin import against_revision as module
 from pytest_kernelprof.plugin.against_revision import Turns
-from pytest_kernelprof.schema.comparison import Paired
+from pytest_kernelprof.records.comparison import Paired
 
 TEST = "t.py::a"
 MORE_KERNELS = "more kernels already fail the test"

@@ -10,6 +10,16 @@ from gfm_pages import HOSTILE
 from msgspec.structs import replace
 from records import GELU, calls_of, comparison, held_to, kernel, mlp, profile, timed
 
+from pytest_kernelprof.records.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    ProfileComparison,
+    SnapshotReport,
+)
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Place, Verdict
 from pytest_kernelprof.report.github import (
     MOST_BYTES,
     annotations_of,
@@ -17,16 +27,6 @@ from pytest_kernelprof.report.github import (
     commands,
     files_in_the_repository,
 )
-from pytest_kernelprof.schema.comparison import (
-    KernelChange,
-    KernelDiff,
-    KernelSide,
-    ProfileComparison,
-    SnapshotReport,
-)
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Place, Verdict
 
 CALL = Place("tests/test_mlp.py", 31)
 OVER = Verdict(

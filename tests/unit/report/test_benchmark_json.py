@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from records import CPU, absent, calls_of, counted, timed
 
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.report.exports import benchmarks_of, stats_of
 from pytest_kernelprof.report.files import FORMS
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Profile
 
 HOSTILE = 'test_x.py::test_it[<b>"|\n\x1b[31m\u202e😀\\ud800\0]'
 

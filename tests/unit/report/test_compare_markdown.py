@@ -9,9 +9,9 @@ from gfm_pages import HOSTILE, rendered
 from records import calls_of
 
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Run, Test, pack
 from pytest_kernelprof.report.markdown import line
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Run, Test, pack
 
 TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span", "h3", "sub"}
 DETAILS = {"details", "summary", "pre", "code", "b"}

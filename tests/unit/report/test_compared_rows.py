@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from records import run_compared
 
-from pytest_kernelprof.report.tables import Style, plain
-from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     Change,
     KernelChange,
     KernelDiff,
@@ -19,6 +17,8 @@ from pytest_kernelprof.schema.comparison import (
     ProfileComparison,
     TimedPair,
 )
+from pytest_kernelprof.report.tables import Style, plain
+from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of
 
 COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")

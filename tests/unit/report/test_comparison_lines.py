@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from records import CPU, MLP, comparison, mlp, profile
 
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.report.kernel_tables import comparison_lines
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.report.terminal import open_lines
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.run import summary_of
 
 

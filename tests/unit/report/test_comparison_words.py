@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from records import comparison
 
+from pytest_kernelprof.records.comparison import Paired
+from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
-from pytest_kernelprof.schema.comparison import Paired
-from pytest_kernelprof.schema.document import Contestant
-from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.schema.profile import Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))

@@ -8,10 +8,13 @@ from corpus import record
 from msgspec.structs import replace
 from records import CPU, GEMM, LINEAR, MLP, counted, kernel, profile
 
-from pytest_kernelprof.baseline.snapshots import kept_of, sides_of
+from pytest_kernelprof.baselines.snapshots import kept_of, sides_of
 from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_sides
-from pytest_kernelprof.names.short_names import kept_name
+from pytest_kernelprof.kernel_names.short_names import kept_name
+from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, TracesComparison
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.report.commands import processes_words
 from pytest_kernelprof.report.kernel_tables import (
     change_lines,
@@ -21,9 +24,6 @@ from pytest_kernelprof.report.kernel_tables import (
     metric_lines,
     note_lines,
 )
-from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, TracesComparison
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Kernel, Profile
 
 COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
 

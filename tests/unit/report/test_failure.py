@@ -11,9 +11,9 @@ from records import MLP, around, counted, kernel, mlp, profile, timed
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.records.profile import Copy, HostShares, Place, Profile, Wait
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
-from pytest_kernelprof.schema.profile import Copy, HostShares, Place, Profile, Wait
 
 
 def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]:

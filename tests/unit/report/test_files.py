@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report.files import why_no_file, write_file
-from pytest_kernelprof.schema.document import Run
 
 
 def test_a_path_in_a_new_folder_is_fine(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from records import CPU, MLP, MUL, kernel, mlp, profile
 
+from pytest_kernelprof.records.comparison import KernelChange, KernelSide
+from pytest_kernelprof.records.profile import Copy, Place, Profile, Wait
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.tables import Style
-from pytest_kernelprof.schema.comparison import KernelChange, KernelSide
-from pytest_kernelprof.schema.profile import Copy, Place, Profile, Wait
 from pytest_kernelprof.summary.kernels import NewKernels
 
 COPY = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_194_304, 80.0, ("aten::copy_", "aten::to"))

@@ -22,9 +22,8 @@ from records import (
     timed,
 )
 
-from pytest_kernelprof.names.short_names import kept_name
-from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.kernel_names.short_names import kept_name
+from pytest_kernelprof.records.comparison import (
     KernelChange,
     KernelDiff,
     KernelSide,
@@ -35,9 +34,10 @@ from pytest_kernelprof.schema.comparison import (
     SnapshotReport,
     TimedPair,
 )
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Copy, Mismatch, Profile, Verdict
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Copy, Mismatch, Profile, Verdict
+from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
 ALLOWED_TAGS = {

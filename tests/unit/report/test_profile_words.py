@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from records import CPU, H200, MLP, counted, mlp, profile, timed
 
+from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Neighbour
+from pytest_kernelprof.records.profile import Bound, Gaps, HostShares, Place, Profile, RoundGaps
 from pytest_kernelprof.report.failure import overhead_lines
-from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity, Neighbour
-from pytest_kernelprof.schema.profile import Bound, Gaps, HostShares, Place, Profile, RoundGaps
 from pytest_kernelprof.summary.verdicts import footing, integrity_words
 from pytest_kernelprof.summary.words import line_words, place_words
 

@@ -10,15 +10,15 @@ from records import CPU, SLOW, mlp, of_ranks, talking
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.kernel_tables import rank_table
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.run import summary_of
 

@@ -8,12 +8,12 @@ import re
 import pytest
 from records import comparison, counted, kernel, profile, timed
 
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.profile import Profile, Verdict
 from pytest_kernelprof.summary.run import summary_of
 
 pytest.importorskip("jinja2")

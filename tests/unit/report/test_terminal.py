@@ -9,12 +9,10 @@ import pytest
 from records import CPU, GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
-from pytest_kernelprof.report.tables import Style, plain, width_of
-from pytest_kernelprof.report.terminal import report_lines, write_report
-from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-from pytest_kernelprof.schema.document import Run, Test, TestOutcome
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import (
+from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
+from pytest_kernelprof.records.document import Run, Test, TestOutcome
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import (
     Bound,
     Hit,
     KernelGroup,
@@ -24,6 +22,8 @@ from pytest_kernelprof.schema.profile import (
     Status,
     Verdict,
 )
+from pytest_kernelprof.report.tables import Style, plain, width_of
+from pytest_kernelprof.report.terminal import report_lines, write_report
 from pytest_kernelprof.summary.run import summary_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.schema.profile import Hit, Mismatch, Verdict
+from pytest_kernelprof.records.profile import Hit, Mismatch, Verdict
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from pytest_kernelprof.schema.comparison import Paired, Side, TimedPair
+from pytest_kernelprof.records.comparison import Paired, Side, TimedPair
 from pytest_kernelprof.stats import intervals
 from pytest_kernelprof.stats.intervals import Turn, decide, order_of_turns, paired_rounds
 

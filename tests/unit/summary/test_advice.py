@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from records import calls_of, counted, mlp, timed
 
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Bound, Copy, Profile, Verdict, Wait
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Bound, Copy, Profile, Verdict, Wait
 from pytest_kernelprof.summary.advice import advice_on
 
 OVERHEAD = Bound("overhead", "")

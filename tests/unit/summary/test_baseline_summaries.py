@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MIXED, MLP, MUL, around, calls_of, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.against.protocol import Done
-from pytest_kernelprof.against.verdict import judge, not_compared
-from pytest_kernelprof.baseline.run_documents import compare_runs
+from pytest_kernelprof.baselines.protocol import Done
+from pytest_kernelprof.baselines.run_documents import compare_runs
+from pytest_kernelprof.baselines.verdict import judge, not_compared
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     KernelDiff,
     MetricDelta,
     Paired,
@@ -20,9 +20,9 @@ from pytest_kernelprof.schema.comparison import (
     RunComparison,
     TimedPair,
 )
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.summary.comparisons import (
     BaselineSummary,
     baseline_summaries,

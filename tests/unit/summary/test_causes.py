@@ -7,19 +7,19 @@ from corpus import NAMES, record
 from msgspec.structs import replace
 from records import GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.against.protocol import Done
-from pytest_kernelprof.against.verdict import judge
-from pytest_kernelprof.baseline.snapshots import compare, kept_of
+from pytest_kernelprof.baselines.protocol import Done
+from pytest_kernelprof.baselines.snapshots import compare, kept_of
+from pytest_kernelprof.baselines.verdict import judge
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison, TimedPair
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.profile import Bound, Cause, Copy, Kernel, Place, Profile, Wait
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.comparison import Paired, ProfileComparison, RunComparison, TimedPair
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Conditions, Neighbour
-from pytest_kernelprof.schema.profile import Bound, Cause, Copy, Kernel, Place, Profile, Wait
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.verdicts import causes_of, causes_of_diff
 

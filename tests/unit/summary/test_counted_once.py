@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from records import MLP, comparison, counted, held_to, mlp, profile, timed
 
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     Change,
     MetricDelta,
     ProfileComparison,
     RunComparison,
 )
-from pytest_kernelprof.schema.document import Run, Test, TestOutcome
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Profile, Status, Verdict
+from pytest_kernelprof.records.document import Run, Test, TestOutcome
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Profile, Status, Verdict
 from pytest_kernelprof.summary.run import summary_of
 
 

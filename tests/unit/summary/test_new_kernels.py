@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 from records import CPU, GELU, MLP, MUL, held_to, kernel, profile
 
-from pytest_kernelprof.baseline.snapshots import compare, kept_of
+from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
-from pytest_kernelprof.schema.comparison import ProfileComparison, Source
-from pytest_kernelprof.schema.profile import Kernel, Profile
+from pytest_kernelprof.records.comparison import ProfileComparison, Source
+from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.summary.kernels import (
     NewKernels,
     new_kernels,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from records import CPU, mlp, profile
 
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
-from pytest_kernelprof.schema.profile import Profile
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.summary.run import summary_of
 
 

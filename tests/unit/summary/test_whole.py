@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
 
-from pytest_kernelprof.schema.document import Run, Test, TestOutcome
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Place, Profile, Status, Verdict
+from pytest_kernelprof.records.document import Run, Test, TestOutcome
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Place, Profile, Status, Verdict
 from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import summary_of
 

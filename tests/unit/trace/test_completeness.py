@@ -13,9 +13,9 @@ from built import operator as host_operator
 from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, reading, recorded
 from msgspec import structs, to_builtins
 
-from pytest_kernelprof.schema.codec import VERSION
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.recording import GraphNodes, Recording
+from pytest_kernelprof.records.codec import VERSION
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.recording import GraphNodes, Recording
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.integrity import check_integrity
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from corpus import reading
 
-from pytest_kernelprof.capture.session import Session
-from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.gpu.inventory import current_device
+from pytest_kernelprof.profiler.session import Session
 from pytest_kernelprof.trace.columns import Input, Trace
 from pytest_kernelprof.trace.reader import read_trace
 

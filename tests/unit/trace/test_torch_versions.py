@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.baseline.run_documents import read_run, read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run, read_whole_run
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import pack
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.document import pack
 
 FOLDER = Path(__file__).parents[2] / "traces" / "cpu"
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
 

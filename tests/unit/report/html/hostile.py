@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from records import held_to
 from rounds import Recording, over, profile_of, run_of
 
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     KernelChange,
     KernelDiff,
     KernelSide,
@@ -15,9 +15,9 @@ from pytest_kernelprof.schema.comparison import (
     RunComparison,
     Source,
 )
-from pytest_kernelprof.schema.document import Run, Test
-from pytest_kernelprof.schema.environment import Environment, Integrity
-from pytest_kernelprof.schema.profile import Copy, Kernel, Place, Wait
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Environment, Integrity
+from pytest_kernelprof.records.profile import Copy, Kernel, Place, Wait
 
 SOURCES: tuple[Source, ...] = ("snapshot", "revision", "run")
 TEXTS = (

@@ -11,19 +11,19 @@ from records import CPU, held_to, kernel
 from rounds import kept, over, profile_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
-from pytest_kernelprof.report.html.markup import cut, table
-from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.tables import Column
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     KernelChange,
     KernelDiff,
     KernelSide,
     ProfileComparison,
     Source,
 )
-from pytest_kernelprof.schema.document import bounded
-from pytest_kernelprof.schema.profile import Bound, KernelGroup, Profile, Wait
+from pytest_kernelprof.records.document import bounded
+from pytest_kernelprof.records.profile import Bound, KernelGroup, Profile, Wait
+from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
+from pytest_kernelprof.report.html.markup import cut, table
+from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.tables import Column
 
 
 def detail(profile: Profile, name: str = "main (abc1234)") -> str:

@@ -20,16 +20,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hostile import hostile_run
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.report.html import page
-from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.comparison import (
+from pytest_kernelprof.records.comparison import (
     MetricDelta,
     Paired,
     ProfileComparison,
     RunComparison,
     TimedPair,
 )
-from pytest_kernelprof.schema.document import Run, Test
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.report.html import page
+from pytest_kernelprof.report.html.page import html_of
 
 ONE = run_of(
     Test("tests/test_mlp.py::test_worse[a-1]", (profile_of(5, over(5, 4)),), outcome="failed"),

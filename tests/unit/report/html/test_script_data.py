@@ -12,10 +12,10 @@ from records import CPU, GEMM, held_to
 from rounds import Recording, kept, kernels_of, profile_of, round_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
+from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.schema.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
-from pytest_kernelprof.schema.environment import Integrity
-from pytest_kernelprof.schema.profile import Gaps, Profile, Timeline, Verdict
 
 
 def block(*profiles: Profile) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""What it was before: profiles compared with earlier ones, from records alone."""

@@ -1,0 +1,390 @@
+"""Run documents: read from files, compared profile by profile, and several as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import DecodeError
+from msgspec.structs import replace
+
+from pytest_kernelprof.comparison.comparability import (
+    differences,
+    forbidding,
+    why_uncompared,
+    why_untimed,
+)
+from pytest_kernelprof.comparison.judge import judge, lost_words, status_of, verdict_of
+from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
+from pytest_kernelprof.errors import RunFileError, TraceError
+from pytest_kernelprof.records.codec import decode
+from pytest_kernelprof.records.comparison import ProfileComparison, RunComparison
+from pytest_kernelprof.records.document import Document, Outline, Run, Test, bounded, unpack
+from pytest_kernelprof.records.environment import Conditions
+from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Metric, Profile
+from pytest_kernelprof.trace.trace_text import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.comparison.judge import Allowance
+    from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta
+
+    Baselines = Sequence[Profile | None]
+
+_NOWHERE = "in no earlier run"
+
+
+class Key(NamedTuple):
+    """A test, and which of its profiles: the n-th of that label."""
+
+    test: str
+    label: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.test} ({self.label})" if self.label else self.test
+
+
+def compare_runs(
+    baselines: Sequence[Run], current: Run, allowed: Mapping[str, Allowance], *, name: str = ""
+) -> RunComparison:
+    """A run and earlier ones, profile by profile, and the callables of comparisons.
+
+    Args:
+        baselines: earlier runs, the oldest first.
+        allowed: what each metric may grow by.
+        name: how the baseline is told.
+    """
+    before, now = [_all_of(run) for run in baselines], _all_of(current)
+    there = [key for key in now if any(key in run for run in before)]
+    profiles = tuple(
+        compare_profile(key, [run.get(key) for run in before], now[key], allowed) for key in there
+    )
+    unfinished = (why for run in (*baselines, current) for why in run.unfinished)
+    pairs = zip(there, profiles, strict=True)
+    compared = (now[key] for key, one in pairs if one.change != "not compared")
+    found = comparison_of(before[-1], now, compared, allowed, unfinished)
+    return replace(
+        found,
+        name=name,
+        fresh=tuple(str(key) for key in now if key not in there),
+        profiles=profiles,
+    )
+
+
+def compared_run(current: Run, found: RunComparison) -> Run:
+    """The profiles that were compared, each with its verdict, as a run that says so.
+
+    Args:
+        found: of ``compare_runs``.
+    """
+    waiting: dict[tuple[str, str], list[ProfileComparison]] = {}
+    for one in found.profiles:
+        waiting.setdefault((one.test, one.label), []).append(one)
+    tests: dict[str, list[Profile]] = {}
+    for key, profile in _all_of(current).items():
+        if several := waiting.get((key.test, key.label)):
+            one = several.pop(0)
+            verdict = verdict_of(one, profile, *status_of(one, profile))
+            tests.setdefault(key.test, []).append(replace(profile, verdicts=(verdict,)))
+    return replace(
+        current,
+        tests=tuple(
+            Test(test, tuple(several), outcome="failed" if _fails(several) else "passed")
+            for test, several in tests.items()
+        ),
+        baselines=(replace(found, profiles=()),),
+    )
+
+
+def _fails(profiles: Iterable[Profile]) -> bool:
+    return any(one.outcome == "failed" for profile in profiles for one in profile.verdicts)
+
+
+def comparison_of(
+    before: Collection[Key],
+    now: Collection[Key],
+    compared: Iterable[Profile],
+    allowed: Mapping[str, Allowance],
+    unfinished: Iterable[str],
+) -> RunComparison:
+    """What no profile of a run says of it and an earlier one.
+
+    Args:
+        before, now: which profiles both have. compared: those of now that could be compared.
+        unfinished: why some may be missing.
+    """
+    both = list(compared)
+    return RunComparison(
+        source="run",
+        gone=tuple(str(key) for key in before if key not in now),
+        fresh=tuple(str(key) for key in now if key not in before),
+        nowhere=tuple(
+            name
+            for name, allowance in allowed.items()
+            if allowance.asked and not any(_metric(one, name) for one in both)
+        ),
+        unfinished=tuple(unfinished),
+    )
+
+
+def profiles_of(tests: Iterable[Test]) -> dict[Key, Profile]:
+    """By test, label and number; of a test that ran again, those of the last time alone."""
+    found = {}
+    for test in {test.id: test for test in tests}.values():
+        labels: Counter[str] = Counter()
+        for profile in test.profiles:
+            found[Key(test.id, profile.label, labels[profile.label])] = profile
+            labels[profile.label] += 1
+    return found
+
+
+def _all_of(run: Run) -> dict[Key, Profile]:
+    """The same, and the callables of comparisons."""
+    return profiles_of(
+        replace(test, profiles=(*test.profiles, *_callables_of(test))) for test in run.tests
+    )
+
+
+def _callables_of(test: Test) -> Iterator[Profile]:
+    """The callables of a test's comparisons as profiles of the label ``compare NAME``."""
+    for comparison in test.comparisons:
+        spec = METRICS[comparison.metric]
+        for one in comparison.contestants:
+            counts = one.unstable or (one.kernels,)
+            compared = Metric(
+                *(spec.name, spec.kind, spec.unit), value=one.value, low=one.low, high=one.high
+            )
+            kernels = Metric("kernels", "exact", "count", rounds=counts, value=float(max(counts)))
+            yield Profile(
+                label=f"compare {one.name}",
+                environment=comparison.environment,
+                conditions=next(iter(comparison.conditions), Conditions()),
+                metrics={"kernels": kernels, spec.name: compared},
+                kernels_kept=False,
+            )
+
+
+def compare_profile(
+    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
+) -> ProfileComparison:
+    """What is another in ``current``.
+
+    Counts and bytes are compared with the last of the earlier profiles that is complete. They fail
+    nothing where that ran on another device or with other software, as kernels are others there.
+    Of times only profiles of the same device with the same power limit and software are asked.
+
+    Args:
+        baselines: the oldest first; None of a run without it.
+        allowed: what each metric may grow by.
+
+    Of a call on several ranks each is compared with the same one before; what is told is the first
+    that is worse, with its number in the label, else the first of all.
+    """
+    same = [_same_rank(one, current) or one for one in baselines]
+    found = _compare_rank(key, same, current, allowed)
+    others = [
+        _compare_rank(
+            key._replace(label=f"{key.label} rank {one.rank}".lstrip()),
+            *([_same_rank(earlier, one) for earlier in baselines], one, allowed),
+        )
+        for one in current.other_ranks
+    ]
+    of_all = [found, *(one for one in others if one.reason != _NOWHERE)]
+    worse = (one for one in of_all if one.worse)
+    lost = (one for one in of_all if one.change == "not compared" or one.lost)
+    return next(worse, next(lost, found))
+
+
+def _same_rank(baseline: Profile | None, current: Profile) -> Profile | None:
+    ranks = baseline.ranks if baseline is not None else ()
+    return next((one for one in ranks if one.rank == current.rank), None)
+
+
+def _compare_rank(
+    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
+) -> ProfileComparison:
+    whys = [why_uncompared(baseline, current) if baseline else "" for baseline in baselines]
+    earlier = [None if why else baseline for baseline, why in zip(baselines, whys, strict=True)]
+    there = [one for one in earlier if one is not None]
+    found = ProfileComparison(source="run", test=key.test, label=key.label, rank=current.rank)
+    if not there:
+        why = next(filter(None, reversed(whys)), _NOWHERE)
+        return replace(found, change="not compared", reason=why)
+    last = there[-1]
+    timed = [one if one and not why_untimed(one, current) else None for one in earlier]
+    of_last = why_untimed(last, current)
+    untimed = "" if any(timed) else of_last
+    other = differences(last.environment, current.environment)
+    # Kernels are others there, so nothing fails by any metric.
+    unjudged = ", ".join(forbidding(other, METRICS["kernels"]))
+    judged = (
+        judge(
+            allowance,
+            [_metric(one, name) for one in (timed if METRICS[name].kind == "timed" else earlier)],
+            current,
+            judged=allowance.judged and not forbidding(other, METRICS[name]),
+        )
+        for name, allowance in allowed.items()
+    )
+    metrics = tuple(one for one in judged if one is not None)
+    kernels = _diff(last, current, timed=not of_last)
+    if kernels and not (kernels.came_or_went or any(one.change == "worse" for one in metrics)):
+        kernels = replace(kernels, changes=())
+    lost = tuple(
+        name
+        for name, allowance in allowed.items()
+        if allowance.judged
+        and not forbidding(other, METRICS[name])
+        and any(_metric(one, name) for one in there)
+        and not _metric(current, name)
+    )
+    change = _change(metrics, kernels)
+    if lost and change != "worse":
+        change, unjudged = "not compared", lost_words(lost, "the earlier run")
+    return replace(
+        found,
+        change=change,
+        reason=unjudged,
+        kernels=kernels,
+        metrics=metrics,
+        differences=tuple(one.words for one in other),
+        untimed=untimed,
+        lost=lost,
+    )
+
+
+def _change(metrics: Sequence[MetricDelta], kernels: KernelDiff | None) -> Change:
+    """How a profile compares; what is judged comes first."""
+    every = {one.change for one in metrics}
+    order: tuple[tuple[Change, bool], ...] = (
+        ("worse", "worse" in every),
+        ("undecided", any(one.judged and one.change == "undecided" for one in metrics)),
+        ("better", "better" in every),
+        ("undecided", "undecided" in every),
+        ("changed", kernels is not None and bool(kernels.came_or_went)),
+    )
+    return next((change for change, holds in order if holds), "same")
+
+
+def _diff(last: Profile, current: Profile, *, timed: bool) -> KernelDiff | None:
+    if not (last.kernels_kept and current.kernels_kept):
+        return None
+    current = bounded(current) if last.more_kernels else current  # as a document has it
+    return diff_profiles(last, current, noticed=(SLOWER_BY, SLOWER_US) if timed else None)
+
+
+def _metric(profile: Profile | None, name: str) -> Metric | None:
+    """A metric of a profile; None where it has no value of it."""
+    found = profile.metrics.get(name) if profile else None
+    return None if found is None or found.value is None else found
+
+
+def merge_runs(runs: Mapping[str, Run]) -> tuple[Run, tuple[str, ...]]:
+    """All tests of all runs, and the ids of those that several have, which are the last one's.
+
+    Args:
+        runs: by a name that says which of them was not finished.
+    """
+    tests: dict[str, Test] = {}
+    twice: dict[str, None] = {}
+    for run in runs.values():
+        for test in {one.id: one for one in run.tests}.values():
+            if test.id in tests:
+                twice[test.id] = None
+            tests[test.id] = test
+    versions: dict[str, dict[str, None]] = {}
+    for run in runs.values():
+        for name, version in run.versions.items():
+            versions.setdefault(name, {})[version] = None
+    merged = Run(
+        tuple(tests.values()),
+        began=min(run.began for run in runs.values()),
+        versions={name: ", ".join(several) for name, several in versions.items()},
+        unfinished=tuple(f"{name}: {why}" for name, run in runs.items() for why in run.unfinished),
+        baselines=tuple(_baselines(one for run in runs.values() for one in _kept(run, tests))),
+        project=_if_one(run.project for run in runs.values()),
+        commit=_if_one(run.commit for run in runs.values()),
+    )
+    return merged, tuple(twice)
+
+
+def _if_one(names: Iterable[str]) -> str:
+    """The name that all parts have; empty where they differ."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _kept(run: Run, tests: Mapping[str, Test]) -> Iterator[RunComparison]:
+    """What a part says of its baselines, but for tests that a later part has, too."""
+    own = {test.id: test for test in run.tests}
+    for one in run.baselines:
+        kept = (two for two in one.profiles if own.get(two.test) is tests.get(two.test))
+        yield replace(one, profiles=tuple(kept))
+
+
+def _baselines(parts: Iterable[RunComparison]) -> Iterator[RunComparison]:
+    """One of each kind. Parts that were compared with different runs are no one comparison."""
+    of_kind: dict[str, list[RunComparison]] = {}
+    for one in parts:
+        of_kind.setdefault(one.source, []).append(one)
+    for source, several in of_kind.items():
+        if source == "run" and len({one.began for one in several}) != 1:
+            continue
+        yield replace(
+            several[0],
+            name=", ".join(dict.fromkeys(one.name for one in several)),
+            notes=_in_any([one.notes for one in several]),
+            profiles=tuple(chain.from_iterable(one.profiles for one in several)),
+            gone=(_in_any if source == "snapshot" else _in_all)([one.gone for one in several]),
+            fresh=_in_any([one.fresh for one in several]),
+            nowhere=_in_all([one.nowhere for one in several]),
+            unfinished=_in_any([one.unfinished for one in several]),
+        )
+
+
+def _in_all(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(one for one in lists[0] if all(one in other for other in lists))
+
+
+def _in_any(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for several in lists for one in several))
+
+
+# Files.
+
+_EXPECTED = "a run document, as pytest --kernelprof-json=PATH writes it"
+_MOST_BYTES = 2 * 10**9
+
+
+def read_run(path: str) -> Run:
+    """Read a run document, plain or gzip, without its timelines.
+
+    Raises:
+        RunFileError: it cannot be read, or is no run document.
+    """
+    return _read(path, Outline)
+
+
+def read_whole_run(path: str) -> Run:
+    """Read it with timelines, which take several times the memory of all else.
+
+    Raises:
+        RunFileError: as ``read_run``.
+    """
+    return _read(path, Document)
+
+
+def _read(path: str, kind: type[Outline]) -> Run:
+    try:
+        with whole(path, _MOST_BYTES, _EXPECTED) as data:
+            if b'"traceEvents"' in data[:10_000] or b'"schemaVersion"' in data[:200]:
+                raise ValueError("it looks like a Chrome trace, which kernelprof diff compares")
+            return unpack(decode(data, kind))
+    except TraceError as error:
+        raise RunFileError(str(error)) from None
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise RunFileError(f"{path}: {error}; expected {_EXPECTED}") from None

@@ -1,0 +1,484 @@
+"""Whether a call is slower than the revision's: rounds that two workers take in turn.
+
+One pair of processes, this one and the reference, clears a call that is not slower. Where that pair
+makes the call suspect, more pairs of fresh workers confirm it. They stay for later calls.
+
+The process whose CUDA context is made first is up to 1.3 % faster, so in two of four pairs each
+side has to be first. Everything that does not decide that order happens at the same time in all
+fresh workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.baselines.protocol import (
+    At,
+    Collect,
+    Done,
+    DoStep,
+    Go,
+    RunTest,
+    do_step,
+)
+from pytest_kernelprof.baselines.worker import START_STEPS, ContextOrder, Worker, WorkerError
+from pytest_kernelprof.gpu.usage_lock import at_rest
+from pytest_kernelprof.records.comparison import Paired, Sampled, Side, TimedPair
+from pytest_kernelprof.stats import intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.baselines.worker import Answer, Process, Reference, StartStep
+    from pytest_kernelprof.gpu.conditions import Watch
+    from pytest_kernelprof.measure.sessions import Series
+    from pytest_kernelprof.records.comparison import Side
+    from pytest_kernelprof.records.environment import Conditions
+
+    Alone = Callable[[], contextlib.AbstractContextManager[Watch]]
+    BringsUp = Mapping[Side, StartStep]  # the first step of each side after which CUDA is up
+
+Rounds = Callable[[DoStep], Callable[[], Sampled]]
+"""Rounds of one side's call: asks for a step, and hands back what waits for its answer. Both raise
+``WorkerError`` where the side is gone."""
+
+SIDES: tuple[Side, ...] = ("current", "baseline")
+_TRIES = 3
+_OF_A_TURN = intervals.ROUNDS + 1
+
+
+def own_rounds(series: Series) -> Rounds:
+    """Rounds of this process."""
+    return lambda asked: lambda: do_step(series, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the turns of a pair say.
+
+    Attributes:
+        current, baseline: the last session of rounds of each.
+        conditions: of the GPU meanwhile.
+    """
+
+    pair: TimedPair
+    current: Sampled
+    baseline: Sampled
+    conditions: Conditions
+
+
+def take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
+    """Take six turns; twice as many where they scatter. Six turns share one session on each side,
+    as a session costs more than its rounds.
+
+    A batch is taken again where the GPU throttled or a session is incomplete. All turns are taken
+    again, once, where other work ran on the GPU.
+
+    Args:
+        alone: has the GPU alone, and watches it.
+        first: the side whose CUDA context was made first; None where that is not known.
+
+    Raises:
+        WorkerError: there are no rounds to judge by.
+    """
+    taken = _take_turns(current, baseline, alone, first)
+    if taken.conditions.contended:
+        taken = _take_turns(current, baseline, alone, first)
+    return taken
+
+
+def _take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
+    turns: list[intervals.Turn] = []
+    one = other = Sampled()
+    kept = 0
+    with alone() as watch:
+        while more := intervals.more_turns(turns):
+            one, other, throttled = _batch(current, baseline, len(turns), more, watch)
+            turns += _turns_of(one.us, other.us)
+            kept += throttled
+    conditions = watch.conditions().keeping_throttled(kept)
+    return Taken(intervals.pair_of(first, turns), one, other, conditions)
+
+
+def _batch(
+    current: Rounds, baseline: Rounds, first: int, turns: int, watch: Watch
+) -> tuple[Sampled, Sampled, int]:
+    """Both sides' sessions, and how many rounds were kept although the GPU throttled."""
+    rounds = 2 * turns * _OF_A_TURN
+    for _ in range(_TRIES):
+        one, other = _in_turn(current, baseline, first, turns)
+        is_steady = watch.block(rounds)
+        problem = _problem(one, other, turns * _OF_A_TURN)
+        if is_steady and not problem:
+            break
+    if problem:
+        raise WorkerError(problem)
+    return one, other, 0 if is_steady else rounds
+
+
+def _problem(current: Sampled, baseline: Sampled, rounds: int) -> str:
+    for where, one in (("current", current), ("baseline", baseline)):
+        if one.problem:
+            return f"{where}: {one.problem}"
+        if len(one.us) != rounds:
+            return f"{where}: {len(one.us)} rounds of {rounds} were seen"
+        if min(one.us) <= 0:
+            return f"{where}: no kernel was launched, so there is no time"
+    return ""
+
+
+def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple[Sampled, Sampled]:
+    sides = {"current": current, "baseline": baseline}
+    try:
+        for rounds in sides.values():
+            _do(rounds, DoStep("open"))
+        for name in intervals.order_of_turns(SIDES, first, turns):
+            _do(sides[name], DoStep("take", _OF_A_TURN))
+    except WorkerError:  # at Ctrl-C no side is waited for
+        for rounds in sides.values():
+            with contextlib.suppress(WorkerError):
+                rounds(DoStep("leave"))()
+        raise
+    reading = baseline(DoStep("close"))  # they read at the same time
+    try:
+        return current(DoStep("close"))(), reading()
+    except WorkerError:
+        with contextlib.suppress(WorkerError):
+            reading()  # else it would be taken for the answer to the next record
+        raise
+
+
+def _do(rounds: Rounds, asked: DoStep) -> None:
+    if problem := rounds(asked)().problem:
+        raise WorkerError(problem)
+
+
+def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[intervals.Turn]:
+    starts = range(0, len(current), _OF_A_TURN)
+    return [
+        intervals.Turn(tuple(current[i : i + _OF_A_TURN]), tuple(baseline[i : i + _OF_A_TURN]))
+        for i in starts
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The times of a call on both sides.
+
+    Attributes:
+        another_work: how the baseline's work differs; empty if it does not.
+        baseline_kernels_us, current_kernels_us: what each kernel takes, in launch order.
+    """
+
+    paired: Paired
+    another_work: str = ""
+    baseline_kernels_us: tuple[float, ...] = ()
+    current_kernels_us: tuple[float, ...] = ()
+
+
+def not_timed(why: str) -> Paired:
+    """A call that was not timed, and why."""
+    return Paired("not compared", why)
+
+
+def time_call(
+    call: RunTest,
+    work: Sequence[str],
+    margin: float,
+    current: Rounds,
+    reference: Reference,
+    fresh: FreshPairs,
+    alone: Alone,
+    judged: Paired | None,
+) -> Timed:
+    """Take turns with the reference, which holds in the same call. If that makes the call suspect,
+    have fresh pairs take turns too.
+
+    Args:
+        call: what brings a fresh worker to it. work: of the call, as it was made here.
+        margin: how much slower it may be, a fraction.
+        alone: has the GPU alone, and watches it.
+        judged: if the test is judged already, what a suspect call becomes without more pairs.
+    """
+    assert reference.at is not None, "it holds"
+    other = first_difference(work, reference.at.work)
+    if other:
+        return Timed(not_timed(f"different work: {other}"), other)
+    try:
+        taken = take_turns(current, reference.ask, alone, reference.first)
+    except WorkerError as error:
+        return Timed(not_timed(str(error)))
+    margin = intervals.margin_for(taken.pair.baseline_us, margin)
+    paired = _decided([taken], margin)
+    if paired.disturbed is None and (firsts := more_pairs([taken.pair], margin)):
+        if judged is not None:
+            paired = replace(paired, change=judged.change, why=judged.why)
+        else:
+            try:
+                more = _take_more(firsts, call, work, fresh, alone)
+            except WorkerError as error:
+                paired = replace(paired, why=f"no more pairs could be measured: {error}")
+            else:
+                paired = _confirmed([taken, *more], margin, paired)
+    return Timed(
+        paired,
+        baseline_kernels_us=taken.baseline.kernels_us,
+        current_kernels_us=taken.current.kernels_us,
+    )
+
+
+def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:
+    """How the work of two sides first differs, in words; empty if it does not."""
+    for one, other in zip(current, baseline, strict=False):
+        if one != other:
+            place, _, words = one.partition(": ")
+            return f"{place} is {words}, in the baseline {other.removeprefix(f'{place}: ')}"
+    if len(current) > len(baseline):
+        more, where = current[len(baseline) :], "not in the baseline"
+    else:
+        more, where = baseline[len(current) :], "only in the baseline"
+    return f"{more[0].partition(': ')[0]} is {where}" if more else ""
+
+
+def _take_more(
+    firsts: Sequence[Side], call: RunTest, work: Sequence[str], fresh: FreshPairs, alone: Alone
+) -> list[Taken]:
+    """The turns of fresh pairs.
+
+    Raises:
+        WorkerError: a worker does not come to the call, or there are no rounds.
+    """
+    found = []
+    with fresh.at(firsts, call) as chosen:
+        for pair in chosen:
+            for worker in pair.workers.values():
+                other = first_difference(work, worker.at.work) if worker.at is not None else ""
+                if other:
+                    raise WorkerError(f"a fresh process does different work: {other}")
+            current, baseline = (pair.workers[side].ask for side in SIDES)
+            found.append(take_turns(current, baseline, alone, pair.order.first))
+    return found
+
+
+def _decided(taken: Sequence[Taken], margin: float) -> Paired:
+    """Judge pairs; "undecided" where they do not suffice, or the GPU was disturbed."""
+    paired = intervals.decide([one.pair for one in taken], margin)
+    disturbed = next((one.conditions for one in taken if one.conditions.disturbed), None)
+    if disturbed is not None or paired.change is None:
+        return replace(paired, change="undecided", disturbed=disturbed)
+    return paired
+
+
+def _confirmed(taken: Sequence[Taken], margin: float, suspicion: Paired) -> Paired:
+    """Judge a suspect call by all pairs of which it is known whose context was first."""
+    known = [one for one in taken if one.pair.first is not None]
+    paired = _decided(known, margin) if known else suspicion
+    if missing_firsts([one.pair.first for one in known]):
+        why = "it is unknown which process of a pair started first"
+        return replace(paired, change="undecided", why=why)
+    return paired
+
+
+def more_pairs(taken: Sequence[TimedPair], margin: float) -> list[Side]:
+    """The pairs that a call still needs, each by the side that has to be first; none where those
+    that were taken decide."""
+    decided = intervals.decide(taken, margin).change is not None
+    return [] if decided else missing_firsts([pair.first for pair in taken])
+
+
+def missing_firsts(firsts: Sequence[Side | None]) -> list[Side]:
+    """Whose context has to be first in more pairs, so that two of four begin with each side; in
+    turn, the side with more of them first."""
+    missing = {side: intervals.PAIRS // 2 - firsts.count(side) for side in SIDES}
+    order = sorted(SIDES, key=lambda side: -missing[side])
+    return [side for i in range(max(missing.values())) for side in order if i < missing[side]]
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A step for one worker of a pair, by the pair's number."""
+
+    pair: int
+    side: Side
+    step: StartStep
+
+
+def next_steps(
+    firsts: Sequence[Side], workers: Mapping[tuple[int, Side], Worker], brings_up: BringsUp
+) -> tuple[Next, ...]:
+    """The steps that all workers take next, at the same time; none once all are at the call.
+
+    The second of a pair waits with a step that may bring up CUDA until the first has it, or is at
+    the call without it.
+
+    Args:
+        firsts: for each pair, whose CUDA context has to be made first.
+        workers: of all pairs, by the pair's number and the side.
+    """
+    found = []
+    for (pair, side), worker in workers.items():
+        first = workers[pair, firsts[pair]]
+        is_free = worker is first or not first.left or first.cuda or worker.cuda
+        if worker.left and (is_free or not may_bring_up(side, worker.left[0], brings_up)):
+            found.append(Next(pair, side, worker.left[0]))
+    return tuple(found)
+
+
+def may_bring_up(side: Side, step: StartStep, brings_up: BringsUp) -> bool:
+    """Whether a step may bring up CUDA: to run a test always may."""
+    known = brings_up.get(side, "run")
+    return START_STEPS.index(step) >= START_STEPS.index(known)
+
+
+@dataclass(frozen=True, slots=True)
+class FreshPair:
+    """A fresh worker of each side, and whose CUDA context was made first."""
+
+    workers: dict[Side, Worker]
+    order: ContextOrder
+
+    def see_contexts(self) -> None:
+        """Note who has one now."""
+        self.order.see(*(self.workers[side].cuda for side in SIDES))
+
+
+class FreshPairs:
+    """The fresh pairs of a process that runs tests; none is started before it is needed.
+
+    Args:
+        start: starts a process of a side; the number tells it from all others.
+        files: what each side collects. brings_up: as of ``next_steps``.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Side, int], Process],
+        files: Mapping[Side, Sequence[str]],
+        brings_up: BringsUp,
+    ) -> None:
+        self._start = start
+        self._files = files
+        self._brings_up = brings_up
+        self._pairs: dict[tuple[Side, int], FreshPair] = {}
+        self._started = 0
+
+    @contextlib.contextmanager
+    def at(self, firsts: Sequence[Side], call: RunTest) -> Iterator[list[FreshPair]]:
+        """Pairs of workers that hold in a call; they run on to the end of its test after the block.
+
+        Args:
+            firsts: for each pair, whose CUDA context has to be made first.
+
+        Raises:
+            WorkerError: one of them does not come to the call.
+        """
+        chosen = [self._pair((first, firsts[:i].count(first))) for i, first in enumerate(firsts)]
+        problem: WorkerError | None = None
+        try:
+            try:
+                self._bring(chosen, firsts, call)
+                yield chosen
+            except WorkerError as error:
+                problem = error
+            self._let_go(chosen)
+        except BaseException:  # Ctrl-C, a time limit of the test: nobody is waited for
+            self.end()
+            raise
+        if problem is not None:
+            raise problem
+
+    def _bring(self, chosen: Sequence[FreshPair], firsts: Sequence[Side], call: RunTest) -> None:
+        """Bring all to the call, in steps that all take at the same time."""
+        workers = {(i, side): one.workers[side] for i, one in enumerate(chosen) for side in SIDES}
+        for worker in workers.values():
+            worker.raise_if_given_up()
+        while steps := next_steps(firsts, workers, self._brings_up):
+            on_gpu = any(may_bring_up(one.side, one.step, self._brings_up) for one in steps)
+            with contextlib.nullcontext() if on_gpu else at_rest():
+                self._take([(one, workers[one.pair, one.side]) for one in steps], call)
+            for pair in chosen:
+                pair.see_contexts()
+
+    def _take(self, steps: Sequence[tuple[Next, Worker]], call: RunTest) -> None:
+        """Have workers take a step each, and wait for all of them."""
+        problems = _do_all(partial(self._begin, *one, call) for one in steps)
+        if problems:
+            raise problems[0]
+
+    def _begin(self, step: Next, worker: Worker, call: RunTest) -> Answer:
+        if step.step == "start":
+            return worker.start()
+        if step.step == "collect":
+            return worker.ask(Collect(tuple(self._files[step.side]), loads=True))
+        if worker.collected is None or call.id not in worker.collected.ids:
+            raise WorkerError("a fresh process does not collect the test")
+        answer = worker.ask(call)
+        return lambda: _refuse_past_the_call(answer())
+
+    def _let_go(self, chosen: Sequence[FreshPair]) -> None:
+        """Have those that hold run to the end of their test, at the same time. A problem is told
+        when the worker is used next."""
+        workers = [one for pair in chosen for one in pair.workers.values()]
+        _do_all(partial(one.ask, Go(holds=False)) for one in workers if one.at is not None)
+
+    def finish(self) -> None:
+        """End all when they have ended their fixtures, which they do at the same time."""
+        workers = [one for pair in self._pairs.values() for one in pair.workers.values()]
+        _do_all(partial(one.ask, RunTest()) for one in workers)
+        for worker in workers:
+            worker.leave()
+
+    def end(self) -> None:
+        """End all at once."""
+        for pair in self._pairs.values():
+            for worker in pair.workers.values():
+                worker.end()
+
+    def _pair(self, key: tuple[Side, int]) -> FreshPair:
+        """The pair of a key. If one of its workers is gone, both are started again, because their
+        order would be another one."""
+        known = self._pairs.get(key)
+        if known is None or not all(one.is_there for one in known.workers.values()):
+            workers = known.workers if known is not None else {s: self._worker(s) for s in SIDES}
+            for worker in workers.values():
+                worker.end()
+            self._pairs[key] = FreshPair(workers, ContextOrder())
+        return self._pairs[key]
+
+    def _worker(self, side: Side) -> Worker:
+        self._started += 1
+        return Worker(partial(self._start, side, self._started), "a fresh process")
+
+
+def _do_all(steps: Iterable[Callable[[], Answer]]) -> list[WorkerError]:
+    """Begin all steps, and wait for all of their answers; the workers that failed say why."""
+    problems: list[WorkerError] = []
+    answers: list[Answer] = []
+    for begin in steps:
+        with _noting(problems):
+            answers.append(begin())
+    for answer in answers:
+        with _noting(problems):
+            answer()
+    return problems
+
+
+@contextlib.contextmanager
+def _noting(problems: list[WorkerError]) -> Iterator[None]:
+    try:
+        yield
+    except WorkerError as error:
+        problems.append(error)
+
+
+def _refuse_past_the_call(answer: At | Done) -> None:
+    """Raise ``WorkerError`` unless a worker holds in the call that it was to run up to."""
+    if isinstance(answer, Done):
+        why = answer.failure or answer.skipped or answer.wrong or "it does not make this call"
+        raise WorkerError(f"a fresh process does not reach the call: {why}")

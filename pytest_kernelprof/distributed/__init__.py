@@ -1,0 +1,1 @@
+"""Several processes of one program: how ranks agree, meet, and end together."""

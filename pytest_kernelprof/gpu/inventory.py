@@ -1,0 +1,366 @@
+"""Which device a measurement runs on, its software, and whether CUDA still works.
+
+After a device-side assert or an illegal address nothing works on the GPU until the process ends:
+later tests that did nothing wrong fail too. So the first test that broke CUDA is noted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_kernelprof.errors import ProfilerUnavailable, first_line
+from pytest_kernelprof.gpu.bindings import as_made, bind, bound_already
+from pytest_kernelprof.system import Real
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pytest_kernelprof.gpu.bindings import Torch
+
+
+_broken: list[str] = []
+
+
+def look_after(who: str) -> None:
+    """Note whether CUDA is broken, now that this test is through.
+
+    Asks for the state of a stream, which does not wait for it: what a test leaves to go wrong later
+    shows after a later one.
+    """
+    why = "" if _broken else _what_is_broken()
+    if why:
+        _broken.append(f"{who} broke CUDA in this process ({why})")
+
+
+def why_broken() -> str:
+    """Which test broke CUDA, and what to do; empty where it works."""
+    if not _broken:
+        return ""
+    return (
+        f"{_broken[0]}, and nothing works on the GPU until the process ends: fix that test, or "
+        "run it in its own process"
+    )
+
+
+def refuse_broken() -> None:
+    """Raise if CUDA is broken.
+
+    Raises:
+        ProfilerUnavailable: it names the test after which that was so.
+    """
+    if _broken:
+        raise ProfilerUnavailable(why_broken())
+
+
+def _what_is_broken() -> str:
+    torch = bound_already()
+    if torch is None or not torch.is_initialized():
+        return ""
+    # An error that does not last is gone the second time.
+    return _answer_of_a_stream(torch) and _answer_of_a_stream(torch)
+
+
+def _answer_of_a_stream(torch: Torch) -> str:
+    """Its error, or nothing."""
+    try:
+        with as_made():
+            if not torch.is_capturing():
+                torch.default_stream().query()
+    except RuntimeError as error:
+        return first_line(error)
+    return ""
+
+
+DeviceKind = Literal["cuda", "cpu"]
+
+# Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
+_KINETO_LOG_LEVEL = "6"
+
+# Of an NVIDIA GPU that the system, or this container, has.
+_DEVICE_NODES = "/dev/nvidia[0-9]*"
+
+_NO_DEVICE = "no CUDA device"
+
+# The oldest torch whose traces are known to hold all that a count needs.
+_OLDEST_TORCH = (2, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device and the software around it; what a report says of where a number comes from.
+
+    Attributes:
+        kind: "cuda" (ROCm builds of torch say "cuda" too) or "cpu".
+        index: the CUDA device index in this process, 0 for the CPU.
+        name: for example "NVIDIA H200".
+        capability: for example "sm_90", empty on the CPU.
+        l2_bytes: size of the L2 cache, 0 where unknown.
+        versions: torch, cuda, triton, python; only those that there are. Of the CPU also whether
+            mkldnn is "on" or "off", by which some operators are others.
+    """
+
+    kind: DeviceKind
+    index: int
+    name: str
+    capability: str
+    l2_bytes: int
+    versions: dict[str, str]
+
+
+def load_torch() -> ModuleType:
+    """Import torch, quietly set up for profiling, and bind the functions of it that we need.
+
+    Raises:
+        ProfilerUnavailable: torch is not installed, or too old.
+    """
+    torch: ModuleType = bound().module
+    _refuse_old(str(getattr(torch, "__version__", "")))
+    return torch
+
+
+def bound() -> Torch:
+    """torch's functions as torch made them; it is loaded if it is not there yet.
+
+    Raises:
+        ProfilerUnavailable: torch is not installed, or too old to be loaded by us.
+    """
+    return bound_already() or bind(_load())
+
+
+def _load() -> ModuleType:
+    os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_LOG_LEVEL)
+    # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+    try:
+        import torch as loaded
+    except ImportError as error:
+        raise ProfilerUnavailable(
+            f"torch cannot be imported ({error}); pytest-kernelprof measures code that runs under "
+            "PyTorch: install torch in this environment"
+        ) from error
+    torch: ModuleType = loaded
+    if not hasattr(torch, "_C"):  # a folder of that name, or what a test put in its place
+        raise ProfilerUnavailable(
+            f"the module torch is not PyTorch ({getattr(torch, '__file__', None) or torch!r}): "
+            "see what is before it on sys.path or in sys.modules"
+        )
+    _refuse_old(str(getattr(torch, "__version__", "")))
+    return torch
+
+
+@functools.cache
+def _refuse_old(version: str) -> None:
+    """Raise if this torch is too old.
+
+    Here and not by pip: a vendor's build, whose version is that of a pre-release (2.9.0a0+nv25.9),
+    must not be replaced for its number. What comes after the second number tells nothing of age; a
+    version without two numbers is let through.
+
+    Raises:
+        ProfilerUnavailable: it names the version that was found, what is needed, and what to do.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_TORCH:
+        needed = "{}.{}".format(*_OLDEST_TORCH)
+        raise ProfilerUnavailable(
+            f"torch {version} is too old: pytest-kernelprof needs torch {needed} or later. "
+            f"Install one (pip install 'torch>={needed}'), or where torch belongs to a container, "
+            "take a newer image"
+        )
+
+
+def why_no_gpu() -> str:
+    """Why there is no usable GPU in this process, in words; empty when there is one."""
+    torch = load_torch()
+    with as_made():
+        return _why_no_gpu(torch)
+
+
+def has_no_device() -> bool:
+    """Whether there is no CUDA device for this process, not even one that cannot be used."""
+    return why_no_gpu().startswith(_NO_DEVICE)
+
+
+def _why_no_gpu(torch: Any) -> str:
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"{_NO_DEVICE}: torch {torch.__version__} is built without CUDA"
+    if torch.cuda._is_in_bad_fork():
+        return (
+            "CUDA cannot be used: this process was forked after CUDA came up, and CUDA does not "
+            "survive a fork; start workers with the 'spawn' method, or run without forking (pytest "
+            "--forked)"
+        )
+    if torch.cuda.is_initialized() or torch.cuda.is_available():
+        return ""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        return f"{_NO_DEVICE}: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
+    nodes = sorted(glob.glob(_DEVICE_NODES))
+    if nodes:
+        return (
+            f"CUDA cannot be used: {nodes[0]} is there, but torch cannot start CUDA: see what "
+            "nvidia-smi and torch.cuda.init() say (an update of the driver needs a restart)"
+        )
+    return f"{_NO_DEVICE}: torch sees none"
+
+
+def usual_kind() -> DeviceKind:
+    """Where code is measured if nobody says where: on the GPU, if there is a usable one."""
+    return "cpu" if why_no_gpu() else "cuda"
+
+
+def cuda_is_up() -> bool:
+    """Whether this process has brought up CUDA through torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+def usual_kind_untouched() -> DeviceKind:
+    """``usual_kind``, asked without importing torch or bringing up CUDA, which a process that forks
+    workers would notice: GPUs are counted through the driver's management library."""
+    if cuda_is_up():
+        return "cuda"
+    torch = sys.modules.get("torch")
+    return "cuda" if torch is not None and torch.cuda.device_count() > 0 else "cpu"
+
+
+def current_device(kind: DeviceKind) -> Device:
+    """The current device of a kind.
+
+    Raises:
+        ProfilerUnavailable: "cuda" was asked for and there is none, or a test has broken it; the
+            message says why.
+    """
+    torch = load_torch()
+    if kind == "cpu":
+        return Device("cpu", 0, _cpu_name(), "", 0, {**_versions(torch), **_mkldnn(torch)})
+    refuse_broken()
+    with as_made():
+        reason = _why_no_gpu(torch)
+        if reason:
+            raise ProfilerUnavailable(reason)
+        index = torch.cuda.current_device()
+        properties = torch.cuda.get_device_properties(index)
+    return Device(
+        "cuda",
+        index,
+        properties.name,
+        f"sm_{properties.major}{properties.minor}",
+        int(getattr(properties, "L2_cache_size", 0)),
+        _versions(torch),
+    )
+
+
+@functools.cache
+def gpu_uuid(index: int) -> str:
+    """The UUID of the CUDA device of that index, which means one GPU as long as the process lives.
+
+    As torch has it: without the prefix that NVML and ``CUDA_VISIBLE_DEVICES`` put before it
+    ("GPU-", for a MIG instance "MIG-"). An index would not do as a name: ``CUDA_VISIBLE_DEVICES``
+    renumbers, and NVML counts by the PCI bus.
+
+    Raises:
+        RuntimeError: CUDA is broken.
+    """
+    torch = load_torch()
+    with as_made():
+        return str(torch.cuda.get_device_properties(index).uuid)
+
+
+def devices_in_use() -> list[int]:
+    """Indices of the CUDA devices on which this process has a context.
+
+    Synchronising the others would create a context on each of them.
+    """
+    torch = bound()
+    if not torch.is_initialized():
+        return []
+    return [i for i in range(torch.count()) if torch.has_context(i)]
+
+
+def is_capturing() -> bool:
+    """Whether the current stream captures a CUDA graph; False where CUDA is broken."""
+    torch = bound()
+    with contextlib.suppress(RuntimeError):
+        return torch.is_initialized() and torch.is_capturing()
+    return False
+
+
+def synchronize(device: Device) -> None:
+    """Wait for all work on every device in use; nothing on the CPU.
+
+    Raises:
+        RuntimeError: CUDA is broken, or was broken by the work.
+    """
+    if device.kind == "cuda":
+        synchronize_in_use()
+
+
+def synchronize_in_use() -> None:
+    """Wait for all work on every device in use.
+
+    Raises:
+        RuntimeError: CUDA is broken, or was broken by the work.
+    """
+    torch = bound()
+    for index in devices_in_use():
+        current = torch.exchange_device(index)
+        try:
+            torch.synchronize()
+        finally:
+            torch.put_back_device(current)
+
+
+def try_to_synchronize(device: Device, limit_s: float) -> bool:
+    """Wait for the devices, but not for longer than this and whatever they answer; whether they
+    are done. Signals are handled meanwhile."""
+    if device.kind != "cuda":
+        return True
+    waiting, done = Real.lock(), list[bool]()
+
+    def wait() -> None:
+        with contextlib.suppress(Exception):
+            synchronize(device)
+            done.append(True)
+        waiting.release()
+
+    waiting.acquire()
+    with contextlib.suppress(RuntimeError):  # no more threads
+        Real.start_thread(wait, ())
+        waiting.acquire(timeout=limit_s)
+    return bool(done)
+
+
+def _cpu_name() -> str:
+    return f"CPU ({platform.machine()})"
+
+
+def _mkldnn(torch: Any) -> dict[str, str]:
+    """Asked each time: it can be switched."""
+    try:
+        on = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+    except AttributeError:
+        return {}
+    return {"mkldnn": "on" if on else "off"}
+
+
+@functools.cache
+def _versions(torch: Any) -> dict[str, str]:
+    versions = {"torch": str(torch.__version__), "python": platform.python_version()}
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+    if torch.version.hip:
+        versions["hip"] = torch.version.hip
+    triton = sys.modules.get("triton")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        versions["triton"] = getattr(triton, "__version__", "") or metadata.version("triton")
+    return versions

@@ -1,0 +1,217 @@
+"""Pause the profiler while Triton's or Inductor's autotuner benchmarks inside a block.
+
+Benchmarking one configuration takes some thousand launches, none of which the block asked for.
+Recorded, they would take seconds to export and to read. They are not in the block's count; that
+they ran is reported as a sign of cold code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.machinery
+import inspect
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu.inventory import Device, bound, is_capturing, synchronize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+    from pytest_kernelprof.records.recording import OwnNames
+
+
+_STDERR = 2
+
+
+class Pauses:
+    """Pauses and resumes a session of this thread.
+
+    The profiler of a GPU session is this thread's own, and is known to the threads of autograd that
+    work for it. The CPU's sees all threads, and torch cannot switch that off and on again.
+
+    Args:
+        names: of the annotations that tell our waits from those of the measured code.
+    """
+
+    def __init__(self, device: Device, names: OwnNames) -> None:
+        self._device = device
+        self._names = names
+        self._thread = threading.get_ident()
+        self._paused: set[Any] = set()
+
+    def pause(self) -> bool:
+        """Collect nothing until ``resume``; False where that cannot be done."""
+        torch = bound()
+        if self._device.kind == "cpu" or not torch.runs_in_this_thread() or is_capturing():
+            return False
+        # A kernel whose record is on its way would be lost.
+        with torch.record_function(self._names.pause), contextlib.suppress(RuntimeError):
+            synchronize(self._device)
+        activities = torch.module.profiler.ProfilerActivity
+        self._paused = {activities.CUDA}
+        if threading.get_ident() == self._thread:
+            # Operators are recorded by callbacks of a thread: another's are not ours to take off.
+            self._paused.add(activities.CPU)
+        self._toggle(False)
+        return True
+
+    def resume(self) -> bool:
+        """Collect again, after a wait for what was not to be collected; False where the profiler
+        could not go on. An error of the device is the measured code's, and shows there."""
+        with contextlib.suppress(RuntimeError):
+            synchronize(self._device)
+        try:
+            self._toggle(True)
+        except RuntimeError:
+            return False
+        with bound().record_function(self._names.resume):
+            return True
+
+    def _toggle(self, on: bool) -> None:
+        with _without_stderr():
+            bound().toggle_collection(on, self._paused)
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """torch warns of each toggle, from C++; what a test prints would not be its own."""
+    try:
+        kept = os.dup(_STDERR)
+    except OSError:  # it is closed: nothing can be written
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDERR)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+
+
+TRITON, INDUCTOR = "Triton's autotuner", "Inductor's benchmarker"
+_MODULES = {
+    "triton.runtime.autotuner": TRITON,
+    "torch._inductor.runtime.benchmarking": INDUCTOR,
+}
+
+Method = tuple[type, str]
+
+
+class Autotuning:
+    """Watches the known autotuners during one session; use as a context manager.
+
+    Their methods are wrapped as long as it is entered, also those of a module that is imported
+    meanwhile: the first compilation of a process imports Inductor.
+
+    Attributes:
+        benched: who benched, each once.
+
+    Raises:
+        IncompleteProfile: on exit, when the session could not go on after a pause.
+    """
+
+    def __init__(self, session: Pauses) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._is_paused = False
+        self._lost = False
+        self._undoing = contextlib.ExitStack()
+        self._finder = _Importing(self._wrap)
+        self.benched: tuple[str, ...] = ()
+
+    def __enter__(self) -> Autotuning:
+        for name in _MODULES:
+            if name in sys.modules:
+                self._wrap(sys.modules[name])
+        sys.meta_path.insert(0, self._finder)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with contextlib.suppress(ValueError):  # the block has put its own in place of all finders
+            sys.meta_path.remove(self._finder)
+        self._undoing.close()
+        if self._lost and kind is None:
+            raise IncompleteProfile(
+                "collection was paused while an autotuner benched, and the profiler could not "
+                "continue: run the code once before it is measured"
+            )
+
+    def _wrap(self, module: ModuleType) -> None:
+        who = _MODULES[module.__name__]
+        for owner, name in benching_methods(module):
+            method = owner.__dict__[name]
+            self._undoing.callback(setattr, owner, name, method)
+            setattr(owner, name, self._told(method, who))
+
+    def _told(self, method: Callable[..., Any], who: str) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def bench(*args: Any, **kwargs: Any) -> Any:
+            pauses = self._begin(who)
+            try:
+                return method(*args, **kwargs)
+            finally:
+                if pauses:
+                    self._end()
+
+        return bench
+
+    def _begin(self, who: str) -> bool:
+        """Whether this call has paused: the outermost of nested ones, of one thread at a time."""
+        with self._lock:
+            self.benched = tuple(dict.fromkeys((*self.benched, who)))
+            if self._is_paused:
+                return False
+            self._is_paused = self._session.pause()
+            return self._is_paused
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_paused = False
+            self._lost |= not self._session.resume()
+
+
+def benching_methods(module: ModuleType) -> Sequence[Method]:
+    """The methods of a known module that run a configuration to time it; they may call each
+    other."""
+    if module.__name__ == "triton.runtime.autotuner":
+        owner = getattr(module, "Autotuner", None)
+        return [(owner, "_bench")] if owner is not None and "_bench" in vars(owner) else []
+    base = getattr(module, "Benchmarker", None)
+    return [
+        (owner, name)
+        for owner in vars(module).values()
+        if base is not None and inspect.isclass(owner) and issubclass(owner, base)
+        for name, method in vars(owner).items()
+        if name.startswith("benchmark") and inspect.isfunction(method)
+    ]
+
+
+class _Importing:
+    """A finder of modules that tells when a known one has been imported, and finds as ever."""
+
+    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
+        self._imported = imported
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in _MODULES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_tell(module: ModuleType) -> None:
+                execute(module)
+                self._imported(module)
+
+            spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,410 @@
+"""Compiled code: how often torch.compile compiled, and which kernels leave no event.
+
+``torch._dynamo.reset()`` clears dynamo's own count of attempts and the callbacks that users
+register, and anybody may clear ``counters``. So the count of attempts is replaced by one that tells
+us of each, and what decides on the limit and what announces a compilation are listened to.
+
+On the CPU, Inductor's C++ kernels show in a trace only if ``config.cpp.enable_kernel_profile`` was
+on when they were compiled. The trace names each graph that ran by its key, and the graph, as long
+as it lives, has its source. Packages of AOTInductor and TorchScript are not in a trace: their calls
+are watched.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import gc
+import mmap
+import os
+import re
+import sys
+import weakref
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.gpu.inventory import load_torch
+from pytest_kernelprof.gpu.procfs import mapped_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Attempts = collections.Counter[int]
+    from collections.abc import Collection, Iterable, Iterator, Set
+
+    Look = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compilations:
+    """What torch.compile did so far in this process, or between two looks.
+
+    Attributes:
+        compiled: frames that were compiled, refused attempts among them, and backward graphs that
+            were compiled when they first ran. None where this torch cannot be asked.
+        refused: attempts beyond ``recompile_limit``: the code runs without the compiler from then
+            on, and nothing is counted any more.
+        may_refuse: whether any attempt was refused, or may have been before the first look.
+    """
+
+    compiled: int | None = 0
+    refused: int = 0
+    may_refuse: bool = False
+
+    def since(self, before: Compilations) -> Compilations:
+        """What was done since an earlier look."""
+        known = self.compiled is not None and before.compiled is not None
+        compiled = (self.compiled or 0) - (before.compiled or 0) if known else None
+        return replace(self, compiled=compiled, refused=self.refused - before.refused)
+
+
+def compilations() -> Compilations:
+    """What torch.compile did in this process; compare two looks.
+
+    The compiler is watched from the first look at which it is loaded; what it did before that is
+    known as far as nobody reset it.
+    """
+    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    if convert_frame is None:
+        return Compilations()
+    _watch(convert_frame)
+    return _seen.now()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The counts. Attempts are made under the compiler's own lock, so plain numbers do."""
+
+    compiled: int = 0
+    refused: int = 0
+    may_refuse: bool = False
+    countable: bool = False
+
+    def now(self) -> Compilations:
+        compiled = self.compiled if self.countable else None
+        return Compilations(compiled, self.refused, self.may_refuse)
+
+
+_seen = _Seen()
+
+
+class _Telling(collections.Counter[int]):
+    """Dynamo's count of attempts by frame, which tells of each, whoever clears it."""
+
+    def __setitem__(self, frame: int, attempts: int) -> None:
+        _seen.compiled += 1
+        super().__setitem__(frame, attempts)
+
+
+def _watch(convert_frame: ModuleType) -> None:
+    attempts = getattr(convert_frame, "FRAME_COMPILE_COUNTER", None)
+    if isinstance(attempts, _Telling):
+        return
+    _seen.countable = isinstance(attempts, collections.Counter)
+    if isinstance(attempts, collections.Counter):
+        _seen.compiled += sum(attempts.values())
+        # A frame that was tried more than once may have reached the limit before we looked.
+        _seen.may_refuse |= any(times > 1 for times in attempts.values())
+        convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
+    exceeds = getattr(convert_frame, "exceeds_recompile_limit", None)
+    if exceeds is None:
+        _seen.may_refuse = True
+    else:
+        convert_frame.exceeds_recompile_limit = _telling_of_refusals(exceeds)  # type: ignore[attr-defined]
+    handler: Any = getattr(
+        sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None
+    )
+    if hasattr(handler, "install_callbacks"):
+        handler.install_callbacks = _telling_of_backward(handler.install_callbacks)
+
+
+def _telling_of_refusals(exceeds: Callable[..., Any]) -> Callable[..., Any]:
+    """What decides whether the limit is reached, with each yes noted."""
+
+    @functools.wraps(exceeds)
+    def decide(*args: Any, **kwargs: Any) -> Any:
+        answer = exceeds(*args, **kwargs)
+        if answer[0]:
+            _seen.refused += 1
+            _seen.may_refuse = True
+        return answer
+
+    return decide
+
+
+def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
+    """What announces a compilation, with those of a backward graph at its first run noted: no
+    frame is tried for them."""
+
+    @functools.wraps(announce)
+    def install_callbacks(handler: Any, trigger: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(trigger, "name", "") == "LAZY_BACKWARD":
+            _seen.compiled += 1
+        return announce(handler, trigger, *args, **kwargs)
+
+    return install_callbacks
+
+
+_CALLED = re.compile(r"## Call CompiledFxGraph (\S+) ##")
+_PYBINDING = re.compile(r"async_compile\.cpp\w*\(")
+_RECORDED = re.compile(r'(?:RecordFunctionHandle \w+|RECORD_FUNCTION)\(\s*"([^"]+)"')
+_CPP_WRAPPER = "cpp_wrapper_src"
+_CPP_WORK = re.compile(r'extern "C"\s+void|CHECK\(aoti_torch_cpu_\w+\(')
+_BATCHED = "_single_thread_mm("
+
+TURN_ON = (
+    "Inductor's config.cpp.enable_kernel_profile was off when it was compiled; leave it on "
+    "(TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) before anything is compiled"
+)
+_HIDDEN = f"a compiled graph ran kernels that leave no event in the trace: {TURN_ON}"
+_GONE = (
+    "a compiled graph that ran no longer exists, so it is unknown which of its kernels leave an "
+    "event in the trace; keep the compiled function until the measured code has ended"
+)
+_ONE_A_MATRIX = (
+    "Inductor's C++ template of a batched matrix product leaves an event a matrix ({}), not one a "
+    "kernel; take CPP out of config.max_autotune_gemm_backends to have it counted"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCode:
+    """Compiled code that may have run.
+
+    Attributes:
+        kernels: what its kernels are called in a trace.
+        batched: those of them that may leave several events each time they run.
+        unseen: what leaves no event, in words.
+    """
+
+    kernels: frozenset[str] = frozenset()
+    batched: frozenset[str] = frozenset()
+    unseen: tuple[str, ...] = ()
+
+    def __or__(self, other: CompiledCode) -> CompiledCode:
+        """Both together."""
+        return together((self, other))
+
+    def all_unseen(self, repeated: Set[str]) -> tuple[str, ...]:
+        """What the operators of the rounds do not tell of what ran in them, in words.
+
+        Args:
+            repeated: the names of those that some round has more than once.
+        """
+        unclear = sorted(self.batched & repeated)
+        return (*self.unseen, *([_ONE_A_MATRIX.format(", ".join(unclear))] if unclear else []))
+
+
+def together(codes: Iterable[CompiledCode]) -> CompiledCode:
+    """All of these as one."""
+    every = tuple(codes)
+    return CompiledCode(
+        frozenset(name for one in every for name in one.kernels),
+        frozenset(name for one in every for name in one.batched),
+        tuple(dict.fromkeys(words for one in every for words in one.unseen)),
+    )
+
+
+def code_of_graphs(operators: Iterable[str], annotations: Iterable[str]) -> CompiledCode:
+    """The code of the graphs that ran, by the names of events in the rounds.
+
+    torch marks a graph's call by an operator or by an annotation, depending on its version. So may
+    a user: an annotation that names no graph is one of the user.
+    """
+    called = {match[1] for name in operators if (match := _CALLED.fullmatch(name))}
+    claimed = {match[1] for name in annotations if (match := _CALLED.fullmatch(name))}
+    found: list[CompiledCode] = []
+    for key in sorted(called | claimed):
+        codes = [code_of_source(graph.source_code) for graph in _graphs(key)]
+        gone = not codes and key in called
+        found += [CompiledCode(unseen=(_GONE,))] if gone else codes
+    return together(found)
+
+
+def code_of_source(source: str) -> CompiledCode:
+    """What the module that Inductor wrote for a graph says of its kernels."""
+    blocks = _PYBINDING.split(source)[1:]
+    if _CPP_WRAPPER in source and _CPP_WORK.search(source):
+        blocks = [source]
+    return together(map(_code_of_block, blocks))
+
+
+def _code_of_block(block: str) -> CompiledCode:
+    names = frozenset(_RECORDED.findall(block))
+    batched = names if _BATCHED in block else frozenset()
+    return CompiledCode(names, batched, () if names else (_HIDDEN,))
+
+
+_graph_of_key: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def _graphs(key: str) -> list[Any]:
+    """The living graphs that were compiled under a key; some have none, and are "None"."""
+    if key not in _graph_of_key or key == "None":
+        output_code = sys.modules.get("torch._inductor.output_code")
+        kind = getattr(output_code, "CompiledFxGraph", None)
+        graphs = [one for one in gc.get_objects() if type(one) is kind]
+        if key == "None":
+            return [graph for graph in graphs if graph._fx_graph_cache_key is None]
+        _graph_of_key.update({str(graph._fx_graph_cache_key): graph for graph in graphs})
+    return [_graph_of_key[key]] if key in _graph_of_key else []
+
+
+_PACKAGE = b"AOTInductorModelContainerRun"
+_RECORDS = b"RecordFunction"
+_KERNEL = re.compile(rb"\0(graph_\d+_\w+|aoti_torch_\w+)(?=\0)")
+_BATCHED_NAME = re.compile(r"graph_\d+_.*gemm")
+
+_PACKAGE_HIDDEN = "AOTInductor's {} ran kernels that leave no event in the trace: " + TURN_ON
+_NOT_FOUND = (
+    "a package of AOTInductor ran whose library cannot be found, so it is unknown whether its "
+    "kernels leave an event in the trace"
+)
+
+
+@dataclass(slots=True)
+class Packages:
+    """The libraries of AOTInductor that were there when one was called.
+
+    Attributes:
+        called: whether any was called at all.
+    """
+
+    called: bool = False
+    _looked_at: dict[str, CompiledCode] = field(default_factory=dict)
+
+    def look(self, runner: object) -> None:
+        """Look at the libraries that are there when one is called; which is its, nobody says."""
+        del runner
+        self.called = True
+        for path in _mapped_libraries():
+            if path not in self._looked_at:
+                self._looked_at[path] = _code_of_library(path, os.stat(path).st_mtime_ns)
+
+    def code(self) -> CompiledCode:
+        """What may have run."""
+        found = together(self._looked_at.values())
+        if self.called and not found.kernels and not found.unseen:
+            return CompiledCode(unseen=(_NOT_FOUND,))
+        return found
+
+
+def runners() -> list[type]:
+    """The classes that run a package."""
+    module = getattr(load_torch()._C, "_aoti", None)
+    return [kind for kind in vars(module).values() if isinstance(kind, type)] if module else []
+
+
+def _mapped_libraries() -> list[str]:
+    """Shared libraries of this process that are on disk, torch's own left out.
+
+    A package that was closed has removed its library, which may stay mapped.
+    """
+    torch_folder = os.path.dirname(str(load_torch().__file__)) + os.sep
+    others = (one for one in mapped_files() if ".so" in one and not one.startswith(torch_folder))
+    return sorted(filter(os.path.isfile, others))
+
+
+@functools.cache
+def _code_of_library(path: str, modified_ns: int) -> CompiledCode:
+    """Of a library that is none of AOTInductor's, nothing."""
+    del modified_ns  # part of the cache's key: a library may be compiled again
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(_PACKAGE) < 0:
+            return CompiledCode()
+        if data.find(_RECORDS) < 0:
+            return CompiledCode(unseen=(_PACKAGE_HIDDEN.format(os.path.basename(path)),))
+        names = frozenset(name.decode() for name in _KERNEL.findall(data))
+        return CompiledCode(names, frozenset(filter(_BATCHED_NAME.match, names)))
+
+
+# torch.jit.optimize_for_inference calls MKL-DNN past the dispatcher.
+_PAST_THE_DISPATCHER = ("prim::mkldnn", "prim::MKLDNN")
+
+_PARTITION = (
+    "a oneDNN partition of a TorchScript graph ran as one event; without "
+    "torch.jit.enable_onednn_fusion(True) its operators are in the trace"
+)
+_FUSED = (
+    "TorchScript's fuser (NNC) ran a group of operators as one event; without "
+    "torch._C._jit_override_can_fuse_on_cpu(True) its operators are in the trace"
+)
+_PAST = (
+    "a TorchScript module ran operators that leave no event in the trace ({}): "
+    "torch.jit.optimize_for_inference put them there; profile the module without it"
+)
+
+
+@dataclass(slots=True)
+class Scripts:
+    """The TorchScript methods that were called."""
+
+    _past: set[str] = field(default_factory=set)
+
+    def look(self, method: Any) -> None:
+        """Look at the graph of a method that is called."""
+        kinds = set(_kinds(method.graph))
+        self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
+
+    def code(self, operators: Collection[str]) -> CompiledCode:
+        """What ran unseen, by the names of operators in the rounds as well."""
+        partitions = any(name.startswith("LlgaPartition_") for name in operators)
+        unseen = (_PARTITION,) if partitions and load_torch()._C._jit_llga_enabled() else ()
+        groups = any(name.startswith("fused_") for name in operators)
+        fused = (_FUSED,) if groups and load_torch()._C._jit_can_fuse_on_cpu() else ()
+        past = (_PAST.format(", ".join(sorted(self._past))),) if self._past else ()
+        return CompiledCode(unseen=(*unseen, *fused, *past))
+
+
+def _kinds(block: Any) -> Iterator[str]:
+    """The kinds of all nodes, without the text of the graph: to print constants runs operators."""
+    for node in block.nodes():
+        yield node.kind()
+        for inner in node.blocks():
+            yield from _kinds(inner)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedCalls:
+    """What was called, and the kernels that libraries gave to operators (those of each library, as
+    torch names them)."""
+
+    packages: Packages = field(default_factory=Packages)
+    scripts: Scripts = field(default_factory=Scripts)
+    given: list[set[str]] = field(default_factory=list)
+
+    def code(self, operators: Collection[str]) -> CompiledCode:
+        """The code behind it, by the names of operators in the rounds as well."""
+        return self.packages.code() | self.scripts.code(operators)
+
+
+@contextlib.contextmanager
+def watch_calls() -> Iterator[WatchedCalls]:
+    """Watch from any thread. A call costs a look into its graph or library."""
+    watched = WatchedCalls()
+    methods: list[tuple[Any, str, Look]] = [
+        (kind, name, watched.packages.look)
+        for kind in runners()
+        for name in ("run", "boxed_run")
+        if name in vars(kind)
+    ]
+    methods.append((load_torch()._C.ScriptMethod, "__call__", watched.scripts.look))
+    library = load_torch().library.Library
+    methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
+    with contextlib.ExitStack() as undoing:
+        for kind, name, look in methods:
+            call = vars(kind)[name]
+            setattr(kind, name, _looked_at(call, look))
+            undoing.callback(setattr, kind, name, call)
+        yield watched
+
+
+def _looked_at(call: Callable[..., Any], look: Look) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def look_and_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        look(self)
+        return call(self, *args, **kwargs)
+
+    return look_and_call

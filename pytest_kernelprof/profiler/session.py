@@ -1,0 +1,323 @@
+"""One profiler session: rounds under our annotations, sentinel kernels around them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
+from pytest_kernelprof.gpu.inventory import (
+    Device,
+    bound,
+    is_capturing,
+    load_torch,
+    synchronize,
+    try_to_synchronize,
+)
+from pytest_kernelprof.profiler import torch_profiler
+from pytest_kernelprof.profiler.autotuning import Pauses
+from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
+from pytest_kernelprof.profiler.torch_profiler import refuse_others, who_gives_way
+from pytest_kernelprof.profiler.trace_folder import SCRATCH, Saved
+from pytest_kernelprof.profiler.unfinished_work import (
+    AtWork,
+    Children,
+    at_work,
+    forks_since,
+    left_at_work,
+)
+from pytest_kernelprof.records.recording import ChildProcesses, OwnNames
+from pytest_kernelprof.system import Real, now_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class OtherProfilers:
+    """Watches torch's one way of starting a profiler, and of switching recording off, between
+    ``watch`` and ``unwatch``. What the code has bound before is not seen.
+
+    The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that was
+    off for a while nothing tells.
+
+    Attributes:
+        started: whether any was started meanwhile.
+        switched: whether recording was switched meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.started = self.switched = False
+        self._undoing = contextlib.ExitStack()
+
+    def watch(self) -> None:
+        """Begin, when our own profiler has started."""
+        torch = bound().module
+        self._tell("started", torch.autograd.profiler, "_enable_profiler")
+        for module in (torch.autograd, torch._C._autograd):
+            self._tell("switched", module, "_enable_record_function")
+
+    def _tell(self, what: str, module: Any, name: str) -> None:
+        call = getattr(module, name)
+
+        def call_and_tell(*args: Any, **kwargs: Any) -> Any:
+            setattr(self, what, True)
+            return call(*args, **kwargs)
+
+        self._undoing.callback(setattr, module, name, call)
+        setattr(module, name, call_and_tell)
+
+    def unwatch(self) -> None:
+        """End; what the measured code may have put there itself is replaced, too."""
+        self._undoing.close()
+
+
+_PATIENCE_S = 5.0
+"""How long a device may take that a failed session is waited for; a kernel may never end."""
+
+
+@dataclass(frozen=True, eq=False)
+class TraceFile:
+    """A recorded trace file, which is removed when nobody holds this any more.
+
+    Attributes:
+        saved: the Chrome trace that torch exported.
+        rounds: how many rounds were annotated, so that a reader can see whether one is missing.
+        collection_stopped: whether the profiler ran out of buffers and stopped collecting.
+        nonce: of the names of our annotations.
+        round_us: how long each round took by the clock that times calls, in microseconds.
+        left_at_work: what the rounds began and left at work, in words.
+        forks: how often the rounds forked this process.
+        children: what was seen of its children.
+        replays: of CUDA graphs in the rounds; None where there is no GPU.
+    """
+
+    saved: Saved
+    rounds: int
+    collection_stopped: bool
+    nonce: str = ""
+    round_us: tuple[float, ...] = ()
+    left_at_work: tuple[str, ...] = ()
+    forks: int = 0
+    children: ChildProcesses = field(default_factory=ChildProcesses)
+    replays: Replays | None = None
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.saved.remove)
+
+    @property
+    def path(self) -> str:
+        """Where to read it."""
+        return self.saved.path
+
+
+class Session:
+    """A fresh profiler for one session. Use as a context manager, then ``export()``.
+
+    Args:
+        stacks: record Python frames. shapes: record the shapes and types of operators' inputs.
+            Both cost host time with every operator.
+
+    Attributes:
+        names: what its annotations are called.
+
+    Raises:
+        ProfilerUnavailable: on entry, when a profiler is already running or none can be started.
+        IncompleteProfile: on exit, when other code ended our profiler, or it could not be brought
+            to a good end. An exception of the measured code passes through.
+    """
+
+    def __init__(self, device: Device, *, stacks: bool, shapes: bool = False) -> None:
+        self._device = device
+        self._stacks = stacks
+        self._shapes = shapes
+        self._rounds = 0
+        self.names = OwnNames(Real.urandom(8).hex())
+        self._round_us: list[float] = []
+        self._first: AtWork | None = None
+        self._left: dict[str, None] = {}
+        self._forks = 0
+        self._running: torch_profiler.Running | None = None
+        self._results: Any = None
+        self._collection_stopped = False
+        self._others = OtherProfilers()
+        self._children = Children(device)
+        self._seen = ChildProcesses()
+        self._replays = Replays() if device.kind == "cuda" else None
+
+    def __enter__(self) -> Session:
+        refuse_to_nest()
+        watch_captures()
+        try:
+            synchronize(self._device)
+        except RuntimeError as error:
+            raise ProfilerUnavailable(
+                f"CUDA was already broken before these rounds: {first_line(error)}"
+            ) from error
+        self._running = torch_profiler.start(
+            self._device.kind, stacks=self._stacks, shapes=self._shapes
+        )
+        self._others.watch()
+        self._children.watch()
+        try:
+            self._sentinel(self.names.first_sentinel)
+        except BaseException:
+            self._children.unwatch()
+            self._others.unwatch()
+            self._running.end()
+            raise
+        return self
+
+    def setup(self) -> contextlib.AbstractContextManager[object]:
+        """Annotate the making of arguments for the next round: no work of that is the call's."""
+        annotation: contextlib.AbstractContextManager[object] = bound().record_function(
+            self.names.setup
+        )
+        return annotation
+
+    @contextlib.contextmanager
+    def round(self) -> Iterator[None]:
+        """Annotate where one call of the measured code begins and ends; synchronises after that.
+
+        An annotation around the call would do, too, but of each launch inside of one the profiler
+        keeps some 140 bytes for as long as the process lives (torch 2.11). A call that has returned
+        may have left work behind: that is looked at then, too.
+        """
+        number = self._rounds
+        self._rounds += 1
+        before = at_work(self._first)
+        self._first = self._first or before
+        with self._replays or contextlib.nullcontext():
+            start = now_ns()
+            _annotate(f"{self.names.begin}{number}")
+            try:
+                yield
+            finally:
+                _annotate(f"{self.names.end}{number}")
+                self._round_us.append((now_ns() - start) / 1e3)
+        synchronize(self._device)
+        self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
+        self._forks += forks_since(before)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._running is not None, "entered"
+        self._seen = self._children.unwatch()
+        self._others.unwatch()
+        # One that the measured code has left running is not ours to end.
+        left_running = self._others.started and bound().any_profiler_runs
+        ended_by_others = self._others.started or self._running.was_ended
+        try:
+            if kind is not None:
+                try_to_synchronize(self._device, _PATIENCE_S)
+            elif not ended_by_others:
+                self._sentinel(self.names.last_sentinel)
+                # torch 2.13 and later; before, full buffers show as missing kernels only.
+                is_stopped = getattr(load_torch().autograd, "_is_kineto_stopped", None)
+                self._collection_stopped = bool(is_stopped and is_stopped())
+                synchronize(self._device)
+        except Exception as error:
+            raise IncompleteProfile(
+                f"the profiler could not be stopped cleanly: {first_line(error)}"
+            ) from error
+        finally:
+            # Whatever happened, the next test must find no profiler running.
+            if left_running:
+                self._running.let_go()
+            else:
+                self._results = self._running.end()
+        if kind is None and not self._running.is_of_this_thread:
+            raise IncompleteProfile(
+                "the measured block was entered in one thread and left in another, which cannot "
+                "stop a profiler: enter and leave it in the same thread"
+            )
+        if kind is None and (ended_by_others or self._results is None):
+            raise IncompleteProfile(
+                "another profiler was started inside the measured code, which ended ours: take "
+                "torch.profiler (or a tool that uses it) out of the measured code"
+            )
+        if kind is None and self._others.switched:
+            raise IncompleteProfile(
+                "the measured code switches the recording of operators "
+                "(torch.autograd._enable_record_function), which hides some: remove that"
+            )
+
+    def pauses(self) -> Pauses:
+        """What pauses this session while it runs."""
+        return Pauses(self._device, self.names)
+
+    def export(self) -> TraceFile:
+        """Export the trace of the finished session.
+
+        Raises:
+            IncompleteProfile: it could not be written.
+        """
+        results, self._results = self._results, None
+        return TraceFile(
+            SCRATCH.save(results.save),
+            nonce=self.names.nonce,
+            rounds=self._rounds,
+            collection_stopped=self._collection_stopped,
+            round_us=tuple(self._round_us),
+            left_at_work=tuple(self._left),
+            forks=self._forks,
+            children=self._seen,
+            replays=self._replays,
+        )
+
+    def _sentinel(self, name: str) -> None:
+        """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.
+
+        The first also takes the profiler's first buffer request (0.5 ms and more) on itself.
+        """
+        if self._device.kind == "cuda":
+            torch = bound()
+            with torch.record_function(name):
+                torch.sleep(1)
+
+
+def _annotate(name: str) -> None:
+    """Leave an annotation of no length. What torch raises there is not raised by the test."""
+    try:
+        with bound().record_function(name):
+            pass
+    except Exception as error:
+        raise IncompleteProfile(f"a round cannot be annotated: {first_line(error)}") from error
+
+
+def refuse_to_nest() -> None:
+    """Raise if a profiler runs: nesting silently empties the outer or the inner one.
+
+    Raises:
+        ProfilerUnavailable: with the remedy.
+    """
+    torch = bound()
+    refuse_others(may_be_own=True)
+    if who_gives_way():
+        torch_profiler.end_own_of_this_thread()
+    # The first is this thread's state only, the second is set by any thread.
+    here = torch.runs_in_this_thread()
+    if here or torch.any_profiler_runs:
+        raise ProfilerUnavailable(_already_running("this thread" if here else "another thread"))
+    monitor = sys.modules.get("torch.profiler._cupti_monitor")
+    if monitor is not None and monitor.get_monitor() is not None:
+        raise ProfilerUnavailable(
+            "torch's cupti_monitor is collecting in this process, and a profile beside it may be "
+            "incomplete: stop it (stop_collection) before the measured code"
+        )
+    if is_capturing():
+        raise ProfilerUnavailable(
+            "a CUDA graph is being captured: profile its replay, or the code before capturing it"
+        )
+
+
+def _already_running(thread: str) -> str:
+    holder = who_gives_way()
+    if holder is not None:
+        return holder.refusal
+    return (
+        f"a torch profiler is already running, started in {thread} by other code than "
+        "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
+        "or run with --kernelprof-disable to profile by hand"
+    )

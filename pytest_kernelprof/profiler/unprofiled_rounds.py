@@ -1,0 +1,203 @@
+"""Rounds without the profiler: host times and memory; L2 flushes and seeds before them."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.distributed.agreement import ALONE
+from pytest_kernelprof.gpu.bindings import as_made, without_modes
+from pytest_kernelprof.gpu.inventory import Device, devices_in_use, load_torch, synchronize
+from pytest_kernelprof.records.recording import HostTimings, MemoryUse
+from pytest_kernelprof.system import now_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_kernelprof.distributed.agreement import Agreement
+
+
+def seed_by(name: str) -> None:
+    """Seed Python's, NumPy's and torch's generators, as far as they are loaded."""
+    number = zlib.crc32(name.encode("utf-8", "backslashreplace"))
+    random.seed(number)
+    if "numpy" in sys.modules:
+        import numpy
+
+        numpy.random.seed(number)
+    if "torch" in sys.modules:
+        import torch
+
+        torch.manual_seed(number)
+
+
+_FLUSHED_ROW = 4096
+
+
+_l2_buffers: dict[int, tuple[Any, Any]] = {}
+"""By device, kept for the process: allocating them anew would disturb the user's allocator."""
+
+
+def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
+    """What to call before each round: a flush of the L2, or nothing where none is wanted, on the
+    CPU, and where the size of the L2 is unknown."""
+    if not wanted or device.kind != "cuda" or not device.l2_bytes:
+        return lambda: None
+    return functools.partial(flush_l2, device)
+
+
+def flush_l2(device: Device) -> None:
+    """Read a buffer larger than the device's L2, so that a round starts with a cold cache. The
+    caller synchronises.
+
+    Reads, since writing would leave the cache full of lines that the round has to write back: a
+    copy of 67 MB takes 7 % longer then on an H200.
+    """
+    torch = load_torch()
+    with without_modes():
+        if device.index not in _l2_buffers:
+            # Rows and their maxima: a reduction along rows needs no memory beside these.
+            rows = 2 * device.l2_bytes // (4 * _FLUSHED_ROW)
+            buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
+            _l2_buffers[device.index] = buffer, buffer.new_empty(rows)
+        buffer, maxima = _l2_buffers[device.index]
+        torch.amax(buffer, 1, out=maxima)
+
+
+_BACK_TO_BACK_NS = 20_000_000
+_BACK_TO_BACK_CALLS = 50
+
+
+def time_calls(
+    device: Device,
+    prepare: Callable[[], Callable[[], object]],
+    rounds: int,
+    *,
+    flush: Callable[[], None],
+    fresh_arguments: bool,
+    agreement: Agreement = ALONE,
+) -> HostTimings:
+    """Time calls on the host, the device idle and flushed before each.
+
+    Args:
+        prepare: run before each round, outside the clock; hands back the call to time.
+        fresh_arguments: ``prepare`` makes new arguments for each call, so that calls in a row
+            cannot be timed without timing the making.
+        agreement: of the ranks that all make these calls.
+    """
+    latency, dispatch, floor = [], [], []
+    for _ in range(rounds):
+        call = prepare()
+        flush()
+        synchronize(device)
+        agreement.begin()
+        start = now_ns()
+        synchronize(device)
+        floor.append((now_ns() - start) / 1e3)
+        start = now_ns()
+        result = call()
+        returned = now_ns()
+        synchronize(device)
+        finished = now_ns()
+        del result
+        dispatch.append((returned - start) / 1e3)
+        latency.append((finished - start) / 1e3)
+    back_to_back = None
+    wanted = not fresh_arguments and device.kind == "cuda" and bool(latency)
+    # A rank that needs fresh arguments makes no such calls, so none may.
+    expected = agreement.gather("calls in a row", min(latency) * 1e3 if wanted else 0.0)
+    if all(expected):
+        calls = max(2, min(_BACK_TO_BACK_CALLS, int(_BACK_TO_BACK_NS / max(*expected, 1.0))))
+        call = prepare()
+        agreement.begin()
+        back_to_back = _in_a_row(device, call, calls)
+    return HostTimings(tuple(latency), tuple(dispatch), tuple(floor), back_to_back)
+
+
+def _in_a_row(device: Device, call: Callable[[], object], calls: int) -> float:
+    synchronize(device)
+    start = now_ns()
+    for _ in range(calls):
+        call()
+    synchronize(device)
+    return (now_ns() - start) / 1e3 / calls
+
+
+_MAX_HISTORY = 1_000_000
+NO_HISTORY = (
+    "not available: the allocator keeps no history to read (another allocator than the native "
+    "one, or a memory history that is already being recorded)"
+)
+
+
+def watch_memory(
+    device: Device,
+    prepare: Callable[[], Callable[[], object]],
+    rounds: int,
+    agreement: Agreement = ALONE,
+) -> MemoryUse | None:
+    """Peak requested bytes and device allocations of unprofiled, warmed-up calls.
+
+    The peak is summed from the allocator's own event history, so that the user's peak statistics
+    stay as they are. None where the allocator keeps no history (the CPU, other allocators, a
+    history that the user is recording), there or on another rank.
+    """
+    torch = load_torch()
+    if device.kind != "cuda":
+        return None
+    with as_made():  # also where the code has patched what the history is ended with
+        is_free = _history_is_free(torch)
+    if not all(agreement.gather("memory history", is_free)):
+        return None
+    too_long = False
+    peaks, allocations = [], []
+    for _ in range(rounds):
+        call = prepare()
+        synchronize(device)
+        with as_made():
+            before = _device_allocations(torch)
+            torch.cuda.memory._record_memory_history("all", context=None, max_entries=_MAX_HISTORY)
+        try:
+            result = call()
+            synchronize(device)
+            with as_made():
+                after = _device_allocations(torch)
+                traces = torch.cuda.memory._snapshot()["device_traces"]
+        finally:
+            with as_made():
+                torch.cuda.memory._record_memory_history(None)
+        del result
+        too_long |= any(len(trace) >= _MAX_HISTORY for trace in traces)
+        peaks.append(max((_peak(trace) for trace in traces), default=0))
+        allocations.append(after - before)
+    return None if too_long else MemoryUse(tuple(peaks), tuple(allocations))
+
+
+def _history_is_free(torch: Any) -> bool:
+    if torch.cuda.get_allocator_backend() != "native":
+        return False
+    enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    return not (enabled is not None and enabled())
+
+
+def _peak(events: list[dict[str, Any]]) -> int:
+    """Highest running sum of requested bytes; what was there before the call counts as zero."""
+    held = peak = 0
+    for event in events:
+        if event["action"] == "alloc":
+            held += event["size"]
+            peak = max(peak, held)
+        elif event["action"] == "free_completed":
+            held -= event["size"]
+    return peak
+
+
+def _device_allocations(torch: Any) -> int:
+    total = 0
+    for index in devices_in_use():
+        stats = torch.cuda.memory_stats(index)
+        total += stats.get("num_device_alloc", 0) + stats.get("num_device_free", 0)
+    return total

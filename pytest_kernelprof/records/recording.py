@@ -1,0 +1,291 @@
+"""What capture notes beside a trace: the names it annotates with, and ``Recording``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from pytest_kernelprof.records.environment import Conditions
+from pytest_kernelprof.records.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+DeviceKind = Literal["cuda", "cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """What our own annotations in a session's trace are called.
+
+    Attributes:
+        nonce: a random word, so that no annotation of the measured code has one of these names;
+            empty in traces that were recorded without.
+    """
+
+    nonce: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What all of them begin with."""
+        return f"kernelprof::{self.nonce}::" if self.nonce else "kernelprof::"
+
+    @property
+    def round(self) -> str:
+        """Followed by the round's number: around one call of the wrapped function, in files of
+        sessions that annotated a whole round."""
+        return self.prefix + "round#"
+
+    @property
+    def begin(self) -> str:
+        """Followed by the round's number: where one call of the wrapped function begins."""
+        return self.prefix + "begin#"
+
+    @property
+    def end(self) -> str:
+        """Followed by the round's number: where that call has returned."""
+        return self.prefix + "end#"
+
+    @property
+    def first_sentinel(self) -> str:
+        """The kernel before all rounds."""
+        return self.prefix + "sentinel#first"
+
+    @property
+    def last_sentinel(self) -> str:
+        """The kernel after all rounds."""
+        return self.prefix + "sentinel#last"
+
+    @property
+    def setup(self) -> str:
+        """Around what makes the arguments of a call: its work is not the call's."""
+        return self.prefix + "setup"
+
+    @property
+    def pause(self) -> str:
+        """Our wait for the device before collection pauses."""
+        return self.prefix + "pause"
+
+    @property
+    def resume(self) -> str:
+        """Where collection has gone on: what waits between a pause and this is ours or torch's."""
+        return self.prefix + "resume"
+
+    @property
+    def line(self) -> str:
+        """Followed by ``file:line``: a source line of the user, in attribution runs only."""
+        return self.prefix + "line#"
+
+
+class HostTimings(msgspec.Struct, frozen=True):
+    """Host-side measurements of calls that were not profiled; one value a round.
+
+    Attributes:
+        latency_us: from the call until the device is done.
+        dispatch_us: from the call until it returns.
+        floor_us: a call that does nothing, plus the synchronisation, in the same loop.
+        back_to_back_us: time per call of calls in a row with one synchronisation at the end;
+            None where arguments have to be made fresh for each call.
+        cupti_us_per_launch: what an attached CUPTI adds to each launch in this process.
+        cupti_ratio: the same as a ratio; 1.0 where no CUPTI is attached.
+    """
+
+    latency_us: tuple[float, ...]
+    dispatch_us: tuple[float, ...]
+    floor_us: tuple[float, ...]
+    back_to_back_us: float | None = None
+    cupti_us_per_launch: float = 0.0
+    cupti_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for timings of no call."""
+        for name in ("latency_us", "dispatch_us", "floor_us"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} has no round")
+
+    def followed_by(self, more: HostTimings) -> HostTimings:
+        """These rounds and those of ``more``, as one series."""
+        return msgspec.structs.replace(
+            self,
+            latency_us=self.latency_us + more.latency_us,
+            dispatch_us=self.dispatch_us + more.dispatch_us,
+            floor_us=self.floor_us + more.floor_us,
+        )
+
+
+class MemoryUse(msgspec.Struct, frozen=True):
+    """Memory of warmed-up calls that were not profiled; one value a round.
+
+    Attributes:
+        peak_bytes: peak of requested bytes above the call's start.
+        device_allocations: device allocations and frees of the caching allocator.
+    """
+
+    peak_bytes: tuple[int, ...]
+    device_allocations: tuple[int, ...]
+
+
+class Roofline(msgspec.Struct, frozen=True):
+    """The verdict on a call: "compute" or "memory" (None if neither can be said), and why."""
+
+    roof: Literal["compute", "memory"] | None
+    reason: str
+
+
+class GraphNodes(msgspec.Struct, frozen=True, array_like=True):
+    """What a CUDA graph is made of, with its child graphs.
+
+    Attributes:
+        kernels: kernel nodes; each leaves one kernel.
+        copies: memcpy and memset nodes, which may run as kernels.
+        conditional: whether it has nodes that may run any number of times.
+    """
+
+    kernels: int = 0
+    copies: int = 0
+    conditional: bool = False
+
+
+class ChildProcesses(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was seen of the children of this process while rounds ran.
+
+    Attributes:
+        checked: whether this system tells of them.
+        at_work: those that may have done work of the rounds, in words.
+        ended_s: how long others ran that had ended before they could be looked at.
+        ignored: whether the user means them to work.
+    """
+
+    checked: bool = True
+    at_work: tuple[str, ...] = ()
+    ended_s: float = 0.0
+    ignored: bool = False
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
+
+    Attributes:
+        schema: version of this record. 0: nothing was noted.
+        device_kind, device, capability, versions, power_limit_w: where it ran; see
+            ``Environment``.
+        nonce: of the names of our annotations; see ``OwnNames``.
+        rounds: how many rounds were annotated, so that a reader can see whether one is missing.
+        one_shot: a block as it stood, once: no warm-up, no second try.
+        round_us: how long each round took by the clock that times calls, in microseconds.
+        left_at_work: what the rounds began and left at work, in words.
+        forks: how often the rounds forked this process.
+        children: what was seen of its children.
+        collection_stopped: the profiler ran out of buffers and stopped collecting.
+        autotuned: the autotuners that benched in the block, which is no part of it.
+        replays: of CUDA graphs in the rounds, in order, each with what its graph is made of, or
+            None where nobody saw it captured; None where nobody looked.
+        no_times: metrics that cannot be had here, each with the reason.
+        retakes: sessions that were incomplete and taken again.
+        settled: whether the code became warm; False leaves cold records in the profile.
+        recompiles: compilations of torch.compile in the profiled calls and those after them; None
+            where it could not be asked.
+        refused: compilations that it refused since the first call, its limit reached.
+        may_refuse: whether it ever refused one in this process, as far as is known.
+        compute_operators: of a CPU session, the operators in the trace that compute.
+        decomposing_operators: likewise, those of libraries that compute where nothing below them
+            does. bare_operators: those that take no arguments, and have no inputs.
+        idle_operators: of a CPU session, all others in the trace; None where nobody noted them.
+        unseen: of a CPU session, what ran that its operators do not tell of, in words.
+        host_timings, memory: of calls that were not profiled.
+        memory_why: why memory could not be watched, in words.
+        second_look: a second, separate measurement of the host's times.
+        more_rounds: the rounds of further sessions, by metric.
+        roofline: which roof limits the call, from a session that recorded shapes.
+        in_place: the tensors that the call changed, of its arguments and of what it holds.
+        conditions: what the GPU was like while it was timed.
+    """
+
+    schema: int = 0
+    device_kind: DeviceKind | None = None
+    device: str = ""
+    capability: str = ""
+    versions: dict[str, str] = {}
+    power_limit_w: int | None = None
+    nonce: str = ""
+    rounds: int | None = None
+    one_shot: bool = False
+    round_us: tuple[float, ...] = ()
+    left_at_work: tuple[str, ...] = ()
+    forks: int = 0
+    children: ChildProcesses = ChildProcesses()
+    collection_stopped: bool = False
+    autotuned: tuple[str, ...] = ()
+    replays: tuple[GraphNodes | None, ...] | None = None
+    no_times: dict[str, str] = {}
+    retakes: int = 0
+    settled: bool = True
+    recompiles: int | None = None
+    refused: int = 0
+    may_refuse: bool = False
+    compute_operators: tuple[str, ...] | None = None
+    decomposing_operators: tuple[str, ...] = ()
+    bare_operators: tuple[str, ...] = ()
+    idle_operators: tuple[str, ...] | None = None
+    unseen: tuple[str, ...] = ()
+    host_timings: HostTimings | None = None
+    second_look: HostTimings | None = None
+    memory: MemoryUse | None = None
+    memory_why: str = ""
+    more_rounds: dict[str, tuple[float, ...]] = {}
+    roofline: Roofline | None = None
+    in_place: tuple[str, ...] = ()
+    conditions: Conditions | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is noted of no metric of ours."""
+        unknown = [name for name in (*self.no_times, *self.more_rounds) if name not in METRICS]
+        if unknown:
+            raise ValueError(f"no metric is called {unknown[0][:40]!r}")
+
+
+NOTHING_NOTED = Recording()
+"""Of a trace from elsewhere."""
+
+# Beyond what any clock or memory says; sums of such numbers are still numbers.
+_LARGEST = 1e18
+
+
+def believable(recording: Recording) -> Recording:
+    """The same recording, if its numbers can be those of a measurement: a file may be changed.
+
+    Raises:
+        ValueError: they cannot; the message names the field.
+    """
+    for field, numbers in _series(recording):
+        if not numbers:
+            raise ValueError(f"`$.{field}` has no values")
+        if max(map(abs, numbers)) > _LARGEST:
+            raise ValueError(f"`$.{field}` has an impossible value")
+    for field, names in (("no_times", recording.no_times), ("more_rounds", recording.more_rounds)):
+        unknown = next((name for name in names if name not in METRICS), None)
+        if unknown is not None:
+            raise ValueError(f"`$.{field}` names {unknown!r}, which is not a metric")
+    return recording
+
+
+def _series(recording: Recording) -> Iterator[tuple[str, Sequence[float]]]:
+    """The numbers that were noted, by field, and none of those that were not."""
+    for name in ("host_timings", "second_look"):
+        timings: HostTimings | None = getattr(recording, name)
+        if timings is not None:
+            for field in ("latency_us", "dispatch_us", "floor_us"):
+                yield f"{name}.{field}", getattr(timings, field)
+            beside = (timings.back_to_back_us or 0.0, timings.cupti_us_per_launch)
+            yield f"{name}.back_to_back_us", (*beside, timings.cupti_ratio)
+    if recording.memory is not None:
+        yield "memory.peak_bytes", recording.memory.peak_bytes
+        yield "memory.device_allocations", recording.memory.device_allocations
+    yield "children.ended_s", (recording.children.ended_s,)
+    if recording.round_us:
+        yield "round_us", recording.round_us
+    for name, rounds in recording.more_rounds.items():
+        if rounds:
+            yield f"more_rounds.{name}", rounds
