@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 Group = Literal["measure", "compare", "report", "environment"]
 GROUPS: dict[Group, str] = {
-    "measure": "kernelprof: measure (limits are markers: see pytest --markers)",
+    "measure": "kernelprof: measure (limits are markers like max_kernels(3): pytest --markers)",
     "compare": "kernelprof: compare",
     "report": "kernelprof: report",
     "environment": "kernelprof: environment",
@@ -293,7 +293,7 @@ class Settings:
         "compare",
     )
     require_snapshots = _flag(
-        "fail profiled tests that have no snapshot, or none that could fail (for CI)", "compare"
+        "fail a profiled test whose snapshot is missing or cannot be judged (for CI)", "compare"
     )
     lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
     rank_timeout = _seconds(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.report.kernel_tables import (
     callable_lines,
     copy_table,
@@ -171,8 +172,12 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
 def _changes(profile: Profile, style: Style) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
     found = [one.comparison for one in profile.verdicts if one.comparison is not None]
-    differ = [one for one in found if one.change in ("worse", "changed", "undecided")]
-    return [line for one in differ for line in diff_lines(one, style)]
+    lines = []
+    for one in found:
+        if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
+            legend = f"against {BASELINE_WORDS[one.source]}: + new, - gone, ~ changed"
+            lines += [legend, *told, ""]
+    return lines
 
 
 def overhead_lines(profile: Profile) -> list[str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.words import count_words, first_of, signed
+from pytest_kernelprof.summary.words import cause_lines, count_words, first_of, signed
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Place
+    from pytest_kernelprof.records.profile import Cause, Place
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
@@ -113,13 +113,14 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line."""
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
-    title = first.causes[0].text if first.told in FAILED_OTHERWISE else found_words(first)
+    ended = first.told in FAILED_OTHERWISE
+    title = f"{first.name}: {MARKS[first.told].word}" if ended else found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         title = f"{count_words(tests, 'test')}: {_together(rows) or title}"
     lines = []
     for problem in problems:
-        causes = list(map(signed, problem.rows[0].causes))
+        causes = list(map(_cause, problem.rows[0].causes))
         names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
         head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
         lines += [f"{', '.join(names)}: {head}", *more]
@@ -128,6 +129,11 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     known = tuple(dict.fromkeys(one for one in places if one is not None))
     warned = not failed and first.told != "passed"
     return Annotation(failed, warned, tests, known, title, tuple(lines))
+
+
+def _cause(one: Cause) -> str:
+    """With its lines where they are several, of which the annotation stands at one."""
+    return f"{signed(one)} ({cause_lines(one)})" if len(one.lines) > 1 else signed(one)
 
 
 def _together(rows: Sequence[Entry]) -> str:

@@ -42,10 +42,10 @@ _SIGNS: Mapping[Overall, str] = {
     "passed": "✅",
     "not judged": "",
 }
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
+_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_PAIRS = 8, 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
 _FOR_THE_CUT = 400
-_TITLES = ["| | test | cause | exceeded or changed |", "|:-:|---|---|---|"]
+_TITLES = ["| | test | exceeded or changed | cause |", "|:-:|---|---|---|"]
 _STYLE = Style()
 
 
@@ -82,10 +82,16 @@ def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
-    for one in summary.tasks:
-        yield f"**Where:** {text('; '.join(one.where), _LONGEST_NOTE)}"
-        if one.remedy.what:
-            yield f"**To do:** {_remedy(one.remedy)}"
+    pairs = [(text("; ".join(one.where), _LONGEST_NOTE), one.remedy) for one in summary.tasks]
+    if len(pairs) > _MOST_PAIRS:
+        asked = (f". **To do:** {_remedy(todo)}" if todo.what else "" for _, todo in pairs)
+        told = (f"- {where}{todo}" for (where, _), todo in zip(pairs, asked, strict=True))
+        yield "\n".join(["**Where:**", "", *told])
+    else:
+        for where, todo in pairs:
+            yield f"**Where:** {where}"
+            if todo.what:
+                yield f"**To do:** {_remedy(todo)}"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
     if summary.suite:
@@ -129,7 +135,7 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
             yield "detail", _detail(one, count_words(len(one.profile.ranks), "rank"), table)
     for one in listed(summary).changed:
         causes = list(map(_cause, one.causes))
-        yield "change", [row("", _named(one), _joined(causes), text(_changed(one), _LONGEST_NOTE))]
+        yield "change", [row("", _named(one), text(_changed(one), _LONGEST_NOTE), _joined(causes))]
 
 
 def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
@@ -145,11 +151,11 @@ def _rows(problem: Problem) -> Iterator[str]:
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         found = text(found_words(one), _LONGEST_NOTE)
-        sign = "✅" if one.told in ("passed", None) else "❌" if is_wrong else "⚠️"
-        yield row(sign, _named(one), _joined(causes), found)
+        sign = "❌" if is_wrong else "⚠️"
+        yield row(sign, _named(one), found, _joined(causes))
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
-        yield row("", f"and {count_words(more, 'more test')}", "as above", "")
+        yield row("", f"and {count_words(more, 'more test')}", "", "as above")
 
 
 def found_words(one: Entry) -> str:

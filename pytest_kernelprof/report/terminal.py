@@ -305,7 +305,7 @@ def _sign_and_cells(
     yield Span(sign, colour)
     yield Span(" ")
     for cell in cells:
-        bad = " > " in cell or (ARROW in cell and row.told == "failed")
+        bad = " > " in cell or (row.told == "failed" and (ARROW in cell or cell.endswith(" %")))
         yield Span(cell, "red" if bad else "")
         yield Span("  ")
 

@@ -92,8 +92,9 @@ def _where(problem: Problem) -> str:
 
 def _lines_of(entry: Entry) -> str:
     """The lines to look at, else the file."""
-    cause = next((one for one in entry.causes if one.sign != "-" and one.place), None)
-    return cause_lines(cause) or line_words(entry.place) or entry.file
+    known = [one for one in entry.causes if one.sign != "-" and one.place]
+    told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
+    return ", ".join(dict.fromkeys(map(cause_lines, told))) or line_words(entry.place) or entry.file
 
 
 def _what_of(worst: Entry) -> str:
@@ -213,8 +214,8 @@ _CURES = {
     "kernels": "launch fewer kernels",
     "launches": "launch fewer kernels",
     "cuda": "make the slowest kernel faster",
-    "latency": "launch less often or give a call more to do",
-    "launch": "launch less often or give a call more to do",
+    "latency": "launch less often (CUDA graph, torch.compile)",
+    "launch": "launch less often (CUDA graph, torch.compile)",
     "syncs": "keep values on the GPU",
     "would": "keep values on the GPU",
     "memcpys": "copy less often",
@@ -377,10 +378,7 @@ def _advice_on(profile: Profile, broken: Collection[str]) -> Iterator[Advice]:
         where = f"{_places(one.source for one in copied)}: each makes the host wait."
         yield Advice("", "Pin the host's memory.", words + where)
     if bound == "overhead" and (overhead := overhead_words(profile)):
-        several = _number(profile, "launches") > 1
-        what = "Launch less often." if several else "Give a call more to do."
-        how = _FEWER if several else "Larger batches share the launch."
-        yield Advice("launch_overhead", what, f"{overhead}. {how}")
+        yield Advice("launch_overhead", "Launch less often.", f"{overhead}. {_FEWER}")
     if cold := ", ".join(profile.integrity.cold):
         words = f"{cold} in the round; kernel_profile(fn) warms up, a region does not."
         yield Advice("", "Profile a call that is warm.", words)

@@ -266,8 +266,8 @@ def share_of(one: ProfileComparison) -> float | None:
     were not compared."""
     if one.paired is not None and one.paired.pairs:
         return one.paired.ratio - 1
-    deltas = deltas_of(one)
-    delta = deltas.get("cuda_time") or deltas.get("latency")
+    on_cpu = one.kernels is not None and one.kernels.what == "operators"
+    delta = deltas_of(one).get("latency" if on_cpu else "cuda_time")
     return delta.share if delta is not None else None
 
 

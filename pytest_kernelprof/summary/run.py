@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
@@ -98,10 +99,13 @@ class Summary:
 
 def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
-    rows = tuple(sorted((row for test in run.tests for row in _rows_of(test)), key=worst_first))
+    compared = baseline_summaries(run)
+    against = next((one.short for one in compared if one.baseline.source == "revision"), "")
+    found = (row for test in run.tests for row in _rows_of(test, against))
+    rows = tuple(sorted(found, key=worst_first))
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
     together = by_file(folded(rows))
-    counts, compared = _counts_of(run.tests), baseline_summaries(run)
+    counts = _counts_of(run.tests)
     left = _open_words(counts, unjudged_words(run.tests))
     problems = problems_of(run, [*together, *_entries_of(run.tests)])
     return Summary(
@@ -131,8 +135,14 @@ def summary_of(run: Run) -> Summary:
 # Rows.
 
 
-def _rows_of(test: Test) -> Iterator[Row]:
+def _rows_of(test: Test, against: str) -> Iterator[Row]:
+    """Yield the rows of a test.
+
+    Args:
+        against: the name of the revision that it is compared with, if it is.
+    """
     file, name = parts_of(test.id)
+    by_revision = LIMIT_OF["revision"]
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
         compared = _comparison_of(profile)
@@ -145,7 +155,11 @@ def _rows_of(test: Test) -> Iterator[Row]:
             told=told,
             profile=profile,
             broken=broken_cells(profile),
-            found=(tuple(found_by(profile.verdicts)) or (MARKS[told].word,))
+            found=tuple(
+                one.replace(f"{by_revision}:", f"{by_revision} {against}:", 1)
+                for one in found_by(profile.verdicts)
+            )
+            or (MARKS[told].word,)
             if told in NEEDS_A_LOOK
             else (),
             causes=causes,

@@ -186,16 +186,23 @@ def delta_words(found: ProfileComparison) -> str:
         usual = "kernels, operators or order differ"
         if found.change == "same":
             usual = f"{count_words(kernels, 'kernel')}, as in the file"
-        deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
+        deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
         signs = (">" if one.change == "worse" else "<" for one in deltas)
         return ", ".join(map(count_change, deltas, signs)) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = list(map(_more_words, found.worse or judged))
+    words = list(map(_more_words, worse_deltas(found) or judged))
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
         words.append(f"{paired_words(paired)}{margin}")
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
+
+
+def worse_deltas(found: ProfileComparison) -> list[MetricDelta]:
+    """What is worse; launches only where they are not as many more as kernels."""
+    values = {one.name: (one.baseline, one.current) for one in found.worse}
+    same = values.get("launches") == values.get("kernels")
+    return [one for one in found.worse if one.name != "launches" or not same]
 
 
 def count_change(one: MetricDelta, sign: str) -> str:
@@ -375,7 +382,7 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
-                more = (count_change(delta, ">") for delta in one.comparison.worse)
+                more = (count_change(delta, ">") for delta in worse_deltas(one.comparison))
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"

@@ -173,11 +173,11 @@ def of_markdown(text: str) -> Facts:
     rows = [re.split(r" ?\| ?", line)[1:-1] for line in rest if line.startswith("| ")]
     failed: dict[str, set[str]] = {}
     for row in rows:
-        if row[-1].startswith("no number"):
+        if row[3].startswith("no number"):
             failed[_name(row[1])] = {"incomplete"}
         elif row[0] == "❌":
-            over = re.split("; ", row[-1])
-            failed.setdefault(_name(row[1]), set()).update(_reasons([row[2], *over]))
+            over = re.split("; ", row[2])
+            failed.setdefault(_name(row[1]), set()).update(_reasons([row[3], *over]))
     mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
     return Facts(
         failed={name: frozenset(why) for name, why in failed.items()},

@@ -163,7 +163,8 @@ class _Table:
         """The columns with the cells of a row: empty ones where it has no profile."""
         blank = ("",) * len(self.columns)
         for column, words in zip(self.columns, self._cells.get(id(one), blank), strict=True):
-            is_bad = " > " in words or (ARROW in words and one.told == "failed")
+            is_change = ARROW in words or column.key == "change"
+            is_bad = " > " in words or (is_change and one.told == "failed")
             told = text(words.replace(ARROW, " → "))
             yield column, element("b", told, "x-bad") if is_bad else told
 

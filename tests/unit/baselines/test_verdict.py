@@ -71,7 +71,7 @@ def test_more_kernels_are_worse_and_named() -> None:
     assert (told.source, told.change) == ("revision", "worse")
     assert worse(told) == ("kernels", "launches")
     lines = worse_message("", [held_to(extra, told)], NAME).splitlines()
-    assert lines[0] == "worse than main (abc1234): kernels 6 > 5, launches 6 > 5"
+    assert lines[0] == "worse than main (abc1234): kernels 6 > 5"
     (new,) = [line for line in lines if line.startswith("  + 6")]
     assert new.endswith("mlp.py:31  aten::mul")
 
@@ -335,7 +335,8 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
         "worse than main (abc1234): GPU time +8.0 % in 4 of 4 pairs timed in turn "
         "(233.1us -> 251.7us), margin 5 %"
     )
-    assert lines[1].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
+    assert lines[1] == "  against the revision: + new, - gone, ~ changed"
+    assert lines[2].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
     assert lines[-1] == "  to do: undo the change"
 
 

@@ -174,14 +174,14 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
     (table,) = page.tables
-    assert table[0] == ["", "test", "cause", "exceeded or changed"]
-    assert [(cells[0], cells[1], cells[3]) for cells in table[1:]] == [
+    assert table[0] == ["", "test", "exceeded or changed", "cause"]
+    assert [(cells[0], cells[1], cells[2]) for cells in table[1:]] == [
         ("❌", "test_a.py TestIt::test_broken[a-1]", "max_kernels: 5 > 4"),
         ("❌", "test_b.py test_lost", "max_kernels: incomplete"),
         ("❌", "test_a.py test_fails", "failed for another reason"),
         ("⚠️", "test_b.py test_undecided", "max_cuda_time: undecided (199.4us, limit 200.0us)"),
     ]
-    assert all(cells[2] for cells in table[1:])
+    assert all(cells[3] for cells in table[1:])
     assert page.texts("h3")[0].startswith("❌ 1 of ")
 
 
@@ -218,8 +218,8 @@ def test_one_cause_in_many_tests_is_told_once() -> None:
     tests = [broken(f"t.py::test_{i}") for i in range(12)]
     (table,) = page_of(*tests).tables
     assert [cells[1] for cells in table[1:3]] == ["t.py test_0", "t.py test_1"]
-    assert table[1][2].startswith("12 tests: 5 kernels, limit 4: nvjet 256x128x64 TNT x3")
-    assert {cells[2] for cells in table[2:]} == {"as above"}
+    assert table[1][3].startswith("12 tests: 5 kernels, limit 4: nvjet 256x128x64 TNT x3")
+    assert {cells[3] for cells in table[2:]} == {"as above"}
     assert table[-1][1] == "and 4 more tests"
 
 
@@ -233,7 +233,7 @@ def test_each_cause_of_a_test_is_told_once() -> None:
     asked_anew = over(1, 0)
     asked_anew = msgspec.structs.replace(asked_anew, limit="max_allocations", metric="allocations")
     page = page_of(broken(also=(names, asked_anew)))
-    ((_, _, cause, exceeded),) = page.tables[0][1:]
+    ((_, _, exceeded, cause),) = page.tables[0][1:]
     assert exceeded == "max_kernels: 5 > 4; expect_kernels: exceeded; max_allocations: 1 > 0"
     assert cause.count("expect_kernels: kernel 5: expected 'gelu', got mul (aten::mul)") == 1
     assert cause.endswith("; max_allocations: 1 > 0")
@@ -243,7 +243,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     metrics = (*SNAPSHOT.metrics, delta("launches", 4, 6))
     more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
     page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-    assert page.tables[0][1][3] == "snapshot: kernels 5 > 4, launches 6 > 4"
+    assert page.tables[0][1][2] == "snapshot: kernels 5 > 4, launches 6 > 4"
 
 
 def test_details_unfold_with_the_kernels() -> None:
@@ -258,7 +258,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
-    assert page.tables[0][1][3] == "snapshot: kernels 5 > 4"
+    assert page.tables[0][1][2] == "snapshot: kernels 5 > 4"
     (block,) = page.raw_texts("pre")
     assert block.splitlines()[0] == "against the snapshot: + new, - gone"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
@@ -272,7 +272,9 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
     (block,) = page_of(test).raw_texts("pre")
-    assert block.startswith(f"+ {kept_name(MUL)}  mlp.py:42  aten::mul\n")
+    legend, new, *_ = block.splitlines()
+    assert legend == "against the snapshot: + new, - gone, ~ changed"
+    assert new == f"+ {kept_name(MUL)}  mlp.py:42  aten::mul"
 
 
 def test_what_changed_against_a_revision() -> None:
@@ -295,10 +297,10 @@ def test_what_changed_against_a_revision() -> None:
     plus = "+ vectorized_elementwise [mul], from aten::mul, mlp.py:42"
     worse, better = page.tables
     assert worse[1:] == [
-        ["❌", "t.py test_broken", plus, "max_kernels: 5 > 4; against: kernels 5 > 4"]
+        ["❌", "t.py test_broken", "max_kernels: 5 > 4; against main: kernels 5 > 4", plus]
     ]
     assert better[1:] == [
-        ["", "t.py test_better", "", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"]
+        ["", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3", ""]
     ]
     assert page.texts("summary")[1] == "1 more profile changed"
     (table,) = page.raw_texts("pre")
@@ -311,9 +313,9 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
     found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
-    assert page.tables[0][1][3] == "against: GPU time +10.0 %"
-    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][2]
-    assert page.texts("summary")[0] == "test_it: against: GPU time +10.0 %"
+    assert page.tables[0][1][2] == "against main: GPU time +10.0 %"
+    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][3]
+    assert page.texts("summary")[0] == "test_it: against main: GPU time +10.0 %"
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:

@@ -30,7 +30,7 @@ def test_of_a_profile_that_is_well_there_is_nothing_to_do() -> None:
         ),
         (
             1,
-            "Give a call more to do. 1 launch with 13.1us of overhead each, for kernels of 10.0us.",
+            "Launch less often. 1 launch with 13.1us of overhead each, for kernels of 10.0us.",
         ),
     ],
 )
