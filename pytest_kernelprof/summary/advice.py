@@ -221,6 +221,8 @@ _CURES = {
     "memcpys": "copy less often",
     "memcpy": "copy less",
     "peak": "allocate less",
+    "allocations": "allocate less often",
+    "exposed": "overlap communication with other work",
     "recompiles": "find what compiles again with TORCH_LOGS=recompiles",
     "forbid": "avoid the forbidden kernel",
     "expect": "change the code, or the kernels that the test expects",

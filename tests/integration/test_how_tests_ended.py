@@ -115,7 +115,7 @@ WORDS = "max_syncs, max_memcpys(d2h), max_cuda_time not judged in"
 @pytest.mark.project(MIXED)
 def test_limits_that_need_a_gpu_are_told_in_the_summary(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"kernelprof: 1 test: {WORDS} 1 test (not applicable on the CPU)"])
+    result.stdout.fnmatch_lines([f"kernelprof: *; {WORDS} 1 test (not applicable on the CPU)*"])
     result.stdout.no_fnmatch_line("*kernel profiles*")
 
 
@@ -132,7 +132,7 @@ def test_they_are_told_in_the_reason_of_a_failure_and_once_for_all_tests(run: Ru
         [
             "E   max_kernels: 3 > 2",
             "  not judged: max_syncs: not applicable on the CPU",
-            f"kernelprof: 2 tests: {WORDS} 2 tests (not applicable on the CPU)",
+            f"kernelprof: *; {WORDS} 2 tests (not applicable on the CPU)*",
         ]
     )
 
@@ -148,8 +148,8 @@ def test_none(kernel_profile, kernelprof_device):
 """
     )
     result.assert_outcomes(passed=1, skipped=1)
-    words = "kernelprof: 2 tests: 1 not judged (not applicable on the CPU)"
-    assert words in result.outlines
+    words = "kernelprof: *; 1 not judged (not applicable on the CPU)*"
+    result.stdout.fnmatch_lines([words])
 
 
 # Tests that a plugin tries again.

@@ -160,7 +160,7 @@ def test_gpu_only(kernel_profile):
         device=None,
     )
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["kernelprof: 2 tests: 1 not judged (no CUDA device)"])
+    result.stdout.fnmatch_lines(["kernelprof: *; 1 not judged (no CUDA device)*"])
 
 
 def test_require_gpu_fails_what_would_be_skipped_for_want_of_one(run, no_gpu: None) -> None:

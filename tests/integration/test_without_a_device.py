@@ -73,7 +73,7 @@ def test_marked_tests_run_and_their_limits_are_not_judged(run: Run, workers: str
 
 def test_a_run_without_a_report_says_so_in_one_line(run: Run) -> None:
     result = run(RUN, device=None)
-    result.stdout.fnmatch_lines(["kernelprof: 10 tests: 10 not judged (no CUDA device)"])
+    result.stdout.fnmatch_lines(["kernelprof: *; 10 not judged (no CUDA device)*"])
 
 
 def test_the_report_of_all_rows_names_each_test_and_the_reason(run: Run) -> None:

@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 from records import calls_of, counted, mlp, timed
 
+from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Bound, Copy, Profile, Verdict, Wait
-from pytest_kernelprof.summary.advice import advice_on
+from pytest_kernelprof.summary.advice import advice_on, cure_words
 
 OVERHEAD = Bound("overhead", "")
 
@@ -82,3 +83,21 @@ def test_of_an_incomplete_profile_that_alone_is_told() -> None:
     bad = replace(mlp(counted("recompiles", 2)), integrity=lost)
     (one,) = told(bad)
     assert one.startswith("Run the test alone. kernelprof doctor says")
+
+
+TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
+SIZES = ("max_memcpy_bytes", "max_peak_memory")
+VALUES = {
+    **dict.fromkeys(TIMES, "1us"),
+    **dict.fromkeys(SIZES, "1 MB"),
+    "expect_kernels": ["mm"],
+    "forbid_kernels": "mm",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - set(COMPARISONS)))
+def test_each_limit_has_its_own_advice(name: str) -> None:
+    limit = parse_keyword(name, VALUES.get(name, 1))
+    told = cure_words([Verdict(limit=name, outcome="failed", metric=limit.metric)])
+    assert told
+    assert told != "change the code"
