@@ -443,6 +443,7 @@ from types import SimpleNamespace
 from pytest_kernelprof import Profile
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.plugin.benchmark import Clock, KernelBenchmark
 clock = Clock()

@@ -28,7 +28,7 @@ def pytest_unconfigure(config):
     result.stdout.fnmatch_lines(
         [
             "heavy: [[][]]",
-            "rooms: errors limits plugin schema system units",
+            "rooms: errors limits plugin records system units",
             "bridge: False",  # to pytest-benchmark, which is not there
         ]
     )
