@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import pytest
 
 from pytest_kernelprof import errors
-from pytest_kernelprof.measure.policy import require_clock
 from pytest_kernelprof.plugin.items import state_of, warn
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.system import now_s
@@ -146,6 +145,8 @@ class KernelBenchmark:
             if profile.integrity.complete:
                 self._play_back(device_times(profile))
         else:
+            from pytest_kernelprof.measure.policy import require_clock
+
             require_clock(profile.record)
             self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
         return result

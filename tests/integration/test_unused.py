@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 
+@pytest.mark.parametrize("bridged", [False, True], ids=["", "pytest-benchmark"])
 def test_torch_is_not_imported_and_nothing_is_printed(
-    pytester: pytest.Pytester, workers: str, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, workers: str, monkeypatch: pytest.MonkeyPatch, bridged: bool
 ) -> None:
     pytester.makeconftest(
         """
@@ -23,13 +24,16 @@ def pytest_unconfigure(config):
     # Other plugins of the machine may load what they like.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     ours = ["-p", "pytest_kernelprof.plugin.hooks", "-p", "xdist"]
+    if bridged:
+        pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
+        ours += ["-p", "pytest_benchmark.plugin"]
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *ours, workers)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
             "heavy: [[][]]",
             "rooms: errors limits plugin records system units",
-            "bridge: False",  # to pytest-benchmark, which is not there
+            f"bridge: {bridged}",
         ]
     )
     result.stdout.no_fnmatch_line("*kernel profiles*")
