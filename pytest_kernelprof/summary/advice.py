@@ -129,11 +129,12 @@ def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
 
 
 def _arguments(tests: Iterable[str]) -> str:
-    """Tests as pytest is told to run them: by name where they are few, else by their files."""
+    """Tests as pytest is told to run them: by name where they are few, else by their files; the
+    first of very many, since without one a command is about every test."""
     told = list(dict.fromkeys(tests))
     if len(told) > _MOST_TESTS:
         files = list(dict.fromkeys(one.partition("::")[0] for one in told))
-        told = files if len(files) <= _MOST_TESTS else []
+        told = files if len(files) <= _MOST_TESTS else told[:1]
     return " ".join(map(shlex.quote, told))
 
 
@@ -256,11 +257,12 @@ def _cure_of(verdict: Verdict) -> str:
 def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
     """Broken limits as they would hold: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
     for one in verdicts:
-        if not one.of_limit or one.outcome != "failed" or not (one.metric and one.measured):
+        is_over = one.of_limit and one.outcome == "failed" and one.metric and one.measured
+        if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"
-        if one.unit == "us":
-            value = repr(_spared(one))
+        if one.unit != "count":
+            value = repr(_spared(one) if one.unit == "us" else f"{value} B")
         if one.limit.startswith("max_memcpy") and one.qualifier:
             value += f", direction={one.qualifier!r}"
         elif one.qualifier:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from records import calls_of, counted, mlp, timed
 
+from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Bound, Copy, Profile, Verdict, Wait
-from pytest_kernelprof.summary.advice import advice_on, cure_words
+from pytest_kernelprof.summary.advice import advice_on, cure_words, update_command
 
 OVERHEAD = Bound("overhead", "")
 
@@ -101,3 +105,62 @@ def test_each_limit_has_its_own_advice(name: str) -> None:
     told = cure_words([Verdict(limit=name, outcome="failed", metric=limit.metric)])
     assert told
     assert told != "change the code"
+
+
+METRIC_OF = {
+    name: parse_keyword(name, VALUES.get(name, 1)).metric for name in set(KINDS) - set(COMPARISONS)
+}
+RAISED = [
+    ("max_kernels", "", "count", 5, {}),
+    ("max_kernels", "gelu", "count", 5, {}),
+    ("max_launches", "", "count", 5, {}),
+    ("max_syncs", "", "count", 2, {}),
+    ("max_allocations", "", "count", 2, {}),
+    ("max_recompiles", "", "count", 1, {}),
+    ("max_memcpys", "d2h", "count", 1, {}),
+    ("max_memcpy_bytes", "", "bytes", 4_096, {}),
+    ("max_memcpy_bytes", "d2h", "bytes", 4, {}),
+    ("max_peak_memory", "", "bytes", 214_000_001, {}),
+    ("max_cuda_time", "", "us", 250.0, {"high": 252.0}),
+    ("max_cuda_time", "", "us", 2_345_678.0, {}),
+    ("max_latency", "", "us", 0.04, {}),
+    ("max_launch_overhead", "", "us", 60.0, {"share": 0.1, "share_of": 200.0}),
+    ("max_exposed_comm", "", "us", 60.0, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "qualifier", "unit", "measured", "more"), RAISED)
+def test_the_limit_that_is_advised_can_be_written_and_would_hold(
+    name: str, qualifier: str, unit: Any, measured: float, more: dict[str, float]
+) -> None:
+    metric = f"{METRIC_OF[name]}_{qualifier}" if qualifier == "d2h" else METRIC_OF[name]
+    verdict = Verdict(
+        limit=name, qualifier=qualifier, outcome="failed", unit=unit, metric=metric,
+        measured=measured, **more,
+    )  # fmt: skip
+    call = ast.parse(cure_words([verdict]).partition("raise the limit: ")[2], mode="eval").body
+    assert isinstance(call, ast.Call)
+    keywords = {one.arg or "": ast.literal_eval(one.value) for one in call.keywords}
+    limit = getattr(kinds, ast.unparse(call.func))(*map(ast.literal_eval, call.args), **keywords)
+    allowed = limit.bound * (more["share_of"] if "share" in more else 1.0)
+    assert limit.metric == metric
+    assert allowed >= measured
+
+
+def test_a_command_is_never_about_every_test_where_only_some_need_it() -> None:
+    tests = [f"test_{i}.py::test_it" for i in range(9)]
+    assert update_command(tests, "H200") == "pytest --kernelprof-update test_0.py::test_it"
+    in_one = [f"test_a.py::test_{i}" for i in range(9)]
+    assert update_command(in_one, "H200") == "pytest --kernelprof-update test_a.py"
+    assert update_command(["t.py::test_it[a b]"], "cpu") == (
+        "pytest --kernelprof-update 't.py::test_it[a b]' --kernelprof-device=cpu"
+    )
+
+
+def test_a_speedup_that_is_missed_is_no_limit_to_raise() -> None:
+    slow = Verdict(
+        limit="min_speedup", qualifier="1.5", outcome="failed", unit="times", metric="cuda_time",
+        measured=1.05,
+    )  # fmt: skip
+    over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=3)
+    assert cure_words([over, slow]).endswith("or raise the limit: max_kernels(3)")
