@@ -261,7 +261,7 @@ def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"
-        if one.unit != "count":
+        if one.unit in ("us", "bytes"):
             value = repr(_spared(one) if one.unit == "us" else f"{value} B")
         if one.limit.startswith("max_memcpy") and one.qualifier:
             value += f", direction={one.qualifier!r}"
