@@ -1,6 +1,7 @@
 # make demo    the example project, with the report table
 # make matrix  the suite with each version that is claimed, one environment after another (hours)
-# make test    what CI runs: linters, types, the whole suite with coverage, the example project
+# make test    what CI runs: linters, types, the whole suite, the example project
+# make coverage  the suite once more, with the lines that no test runs (half as slow again)
 #
 # The first call makes .venv and installs the pinned versions of constraints.txt; later calls are
 # quick. Variables:
@@ -25,7 +26,7 @@ INSTALLED := $(VENV)/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite example lint style types bench matrix clean
+.PHONY: help demo test suite coverage example lint style types bench matrix clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -37,8 +38,8 @@ demo: $(INSTALLED)
 # once for all workers. The tensors are small: more threads in each process would only wait for each
 # other. Inductor's C++ without vector instructions has the same kernels, and the first compiles in
 # 3 s, not in 18.
-test suite example: export OMP_NUM_THREADS ?= 1
-test suite example: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
+test suite coverage example: export OMP_NUM_THREADS ?= 1
+test suite coverage example: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
 # What is imported is compiled once, also in an image that sets this: the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -55,9 +56,14 @@ else
 test: style types suite example
 endif
 
+SUITE = pytest tests -n $(WORKERS) --dist=worksteal --durations=10 $(ARGS)
+
 suite: $(INSTALLED)
+	$(PY) -m $(SUITE)
+
+coverage: $(INSTALLED)
 	$(PY) -m coverage erase
-	$(PY) -m coverage run -m pytest tests -n $(WORKERS) --dist=worksteal --durations=10 $(ARGS)
+	$(PY) -m coverage run -m $(SUITE)
 	@# Each worker leaves a data file of its own.
 	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
 	$(PY) -m coverage report --skip-covered

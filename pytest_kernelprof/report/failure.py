@@ -17,7 +17,7 @@ from pytest_kernelprof.report.kernel_tables import (
     lines_of_ranks,
     wait_table,
 )
-from pytest_kernelprof.report.tables import Style, plain, wrapped
+from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
 from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.verdicts import (
@@ -25,6 +25,7 @@ from pytest_kernelprof.summary.verdicts import (
     causes_of,
     comparison_line,
     delta_words,
+    excess_words,
     footing,
     guilty_kernels,
     verdict_line,
@@ -85,6 +86,11 @@ def failure_message(profile: Profile, base: str = "") -> str:
         for one in told
     ]
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
+    about = excess_words(profile, told[0]) if told else ""
+    if about.startswith(": ") and width_of(verdicts[0] + about) > _STYLE.width:
+        below.insert(0, about.removeprefix(": "))
+    elif told:
+        verdicts[0] += about
     if over > 1:  # a summary shows this line alone
         verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
     return _message(verdicts, below)

@@ -123,6 +123,9 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         causes = list(map(_cause, problem.rows[0].causes))
         names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
         head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
+        wrong = _together(problem.rows) if len(problems) > 1 else ""
+        if wrong and wrong.partition(": ")[0] not in head:  # the title is of all
+            head = f"{wrong}: {head}"
         lines += [f"{', '.join(names)}: {head}", *more]
         lines.append(problem.remedy.words)
     places = (first.place, first.test.place)

@@ -344,7 +344,7 @@ _OPERATORS = re.compile(r", from [^;]*")
 
 def _name_of(row: Row) -> str:
     """Return the name of a row; of several ranks with the one whose numbers these are."""
-    return f"{row.name} (rank {row.profile.rank})" if row.profile.other_ranks else row.name
+    return f"{row.name} (rank {row.shown.rank})" if row.profile.other_ranks else row.name
 
 
 def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
@@ -406,7 +406,7 @@ def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
     deltas = (_delta(row, metric) for row in rows)
     sides = ((*one.baselines, one.current) for one in deltas if one is not None)
     known = [us for several in sides for us in several if us is not None]
-    return time_unit([*known, *(value_of(row.profile, metric) or 0.0 for row in rows)])
+    return time_unit([*known, *(value_of(row.shown, metric) or 0.0 for row in rows)])
 
 
 def _delta(row: Row, metric: str) -> MetricDelta | None:
@@ -422,7 +422,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
         return ""
     broken = row.broken.get(metric) if row.told in _OVER else None
     delta, was = _delta(row, metric), ""
-    value = broken.measured if broken else value_of(row.profile, metric)
+    value = broken.measured if broken else value_of(row.shown, metric)
     if delta is not None and differs(delta):
         was = " ".join("-" if one is None else unit.words(one) for one in delta.baselines)
         if broken is None or broken.by in _OTHER_RUNS:
@@ -436,7 +436,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
         if float(told) > float(allowed):
             break
         told = unit.words(value, decimals)
-    rank = "" if broken.rank in (None, row.profile.rank) else f"rank {broken.rank}"
+    rank = "" if broken.rank in (None, row.shown.rank) else f"rank {broken.rank}"
     beside = ", ".join(filter(None, [f"was {was}" if was else "", rank]))
     return f"{told} > {allowed} ({beside})" if beside else f"{told} > {allowed}"
 
@@ -453,7 +453,7 @@ def _range_cell(row: Row) -> str:
 
 
 def _bound(row: Row) -> str:
-    verdict = row.profile.bound.verdict
+    verdict = row.shown.bound.verdict
     return "" if verdict == "unknown" else verdict
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections import defaultdict
@@ -11,6 +12,8 @@ from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
 from pytest_kernelprof.summary.words import (
+    SLOWER,
+    brief_words,
     cause_lines,
     chain_words,
     count_words,
@@ -19,6 +22,7 @@ from pytest_kernelprof.summary.words import (
     line_words,
     note_of,
     overhead_words,
+    percent_words,
     source_place,
     title,
     value_of,
@@ -39,8 +43,6 @@ _MOST_TESTS, _MOST_TASKS, _MOST_PLACES, _MOST_LIMITS, _LONGEST = 3, 6, 3, 3, 100
 _TESTS, _LIMITS = "{tests}", "{limits}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
-_BELOW = re.compile(r", from | \(")
-"""Where a cause goes into detail."""
 
 
 TO_DO = "to do: "
@@ -103,7 +105,7 @@ def _what_of(worst: Entry) -> str:
     found = ", ".join(first_of(worst.found, _MOST_LIMITS))
     limit = found.partition(": ")[0]
     for cause in worst.causes[:1]:
-        words = _BELOW.split(cause.text)[0]
+        words = brief_words(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
         if worst.told in FAILED_OTHERWISE:
@@ -178,10 +180,27 @@ def _plan(run: Run, worst: Entry) -> Remedy:
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            again = f"compare with {name} again"
-            what = again if worst.told == "undecided" else f"{fix}, then {again}"
-            return Remedy(what, f"{command} {shlex.quote(f'--kernelprof-against={name}')}")
+            command += f" {shlex.quote(f'--kernelprof-against={name}')}"
+            return _compared_again(worst, fix, name, command)
     return Remedy(cure, "")
+
+
+def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
+    """What helps against a revision or an earlier run."""
+    again = f"compare with {name} again"
+    if worst.told != "undecided":
+        return Remedy(f"{fix}, then {again} (if it is intended: --kernelprof-warn-only)", command)
+    paired = worst.comparison.paired if worst.comparison is not None else None
+    most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
+    if most <= 0:
+        return Remedy(again, command)
+    margin = math.ceil(most / _MARGINS) * _MARGINS
+    what = f"{again} on a quiet GPU, or with a margin that allows {percent_words(most)}"
+    return Remedy(what, f"{command} --kernelprof-margin={margin * 100:.0f}%")
+
+
+_MARGINS = 0.05
+"""Margins that are advised are multiples of it, so that one command is for several tests."""
 
 
 _SNAPSHOTS: dict[TestState | None, str] = {
@@ -194,7 +213,10 @@ OR_ACCEPT = ", or accept it if it is intended"
 
 def fix_words(causes: Iterable[Cause]) -> str:
     """Return what to do about what is worse than a baseline."""
-    return "remove the new kernel" if _is_new(causes) else "undo the change"
+    if _is_new(causes):
+        return "remove the new kernel"
+    is_slower = any(one.text.startswith(SLOWER) for one in causes)
+    return "make the slower kernel faster" if is_slower else "undo the change"
 
 
 def _is_new(causes: Iterable[Cause]) -> bool:

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
@@ -36,6 +38,7 @@ from pytest_kernelprof.summary.verdicts import (
 )
 from pytest_kernelprof.summary.words import (
     count_words,
+    ends_words,
     first_of,
     gpu_us,
     natural,
@@ -296,10 +299,31 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
         if one.told in NEEDS_A_LOOK or _needs_update(one):
             found.setdefault(_cause_key(one), []).append(one)
     problems = [
-        Problem(next(iter(several[0].causes), None), tuple(several), remedy_of(run, several))
+        Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in found.values()
     ]
     return tuple(sorted(problems, key=lambda one: (severity(one.told), -one.tests)))
+
+
+def _common_cause(entries: Sequence[Entry]) -> Cause | None:
+    """The first cause of tests that have it in common; numbers in which they differ are told from
+    the least to the most: ``elementwise [copy] x1 to 4``."""
+    causes = [one for entry in entries for one in entry.causes[:1]]
+    if not causes:
+        return None
+    first, *others = (_DIGITS.split(one.text) for one in causes)
+    if any(one[::2] != first[::2] for one in others):
+        return causes[0]
+    columns = (sorted(several, key=_number) for several in zip(first, *others, strict=True))
+    words = (ends_words(one[0], one[-1], " to ") for one in columns)
+    return structs.replace(causes[0], text="".join(words))
+
+
+_DIGITS = re.compile(r"(\d[\d,.]*\d|\d)")
+
+
+def _number(text: str) -> tuple[tuple[str, int], ...]:
+    return natural(text.replace(",", ""))
 
 
 def _needs_update(entry: Entry) -> bool:
@@ -419,7 +443,7 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
         (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
         (kinds["missing"], "snapshot is missing", "snapshots are missing"),
     )
-    beside = ["no limit is broken"] if only_crashed else crashed
+    beside = [] if only_crashed else crashed
     beside += [] if is_well and not only_crashed else incomplete
     beside += _counted(
         (told["undecided"], "undecided", "undecided"),

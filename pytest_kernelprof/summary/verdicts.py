@@ -15,6 +15,9 @@ from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chai
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (
     NOUNS,
+    SLOWER,
+    brief_words,
+    cause_lines,
     chain_words,
     changed_words,
     conditions_words,
@@ -25,6 +28,7 @@ from pytest_kernelprof.summary.words import (
     interval_words,
     judged_rank,
     limits_of,
+    line_words,
     note_of,
     overhead_words,
     pair_words,
@@ -438,6 +442,26 @@ def explained(profile: Profile) -> Profile:
     return replace(profile, verdicts=tuple(verdicts))
 
 
+def excess_words(profile: Profile, verdict: Verdict) -> str:
+    """What exceeds a limit, if that is one thing, and its line: ``: + elementwise [copy],
+    model.py:17``; of several `` at model.py:11, 12``; empty where that is not known."""
+    causes = causes_of(profile, verdict.outcome)
+    worse = [one for one in causes if one.sign == "+" or one.text.startswith(SLOWER)]
+    if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
+        first, more = worse[0], [f"{len(worse) - 1} more"] if len(worse) > 1 else []
+        words = f"{first.sign} {brief_words(first)}".lstrip()
+        return f": {', '.join([*filter(None, [words, cause_lines(first)]), *more])}"
+    cause = verdict.cause or _cause_of(verdict, profile)
+    if cause is None:
+        return ""
+    lines, call = cause_lines(cause), line_words(verdict.place or profile.place)
+    lines = "" if lines == call else lines
+    words = brief_words(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
+    if words and ";" not in cause.text:
+        return f": {', '.join(filter(None, [words, lines]))}"
+    return f" at {lines}" if lines else ""
+
+
 def _incomplete(profile: Profile) -> Cause:
     """What is missing, and how often it was tried."""
     tries = profile.integrity.retakes + 1
@@ -488,7 +512,7 @@ def _change_cause(change: KernelChange) -> Cause:
     place, words = source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]
-        return Cause(f"slower: {words}, {changed_words('us', *us)}", place)
+        return Cause(f"{SLOWER}{words}, {changed_words('us', *us)}", place)
     if change.kind == "moved":
         was, at = (", ".join(map(str, one)) for one in (change.before, change.positions))
         moved = f" was kernel {was}, is kernel {at}" if was and at else ""
@@ -596,7 +620,7 @@ def _most_of(found: Sequence[_Kind]) -> Cause:
 
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
     """The kernels by kind. Which of them are extra is known only where none is allowed: else the
-    place is the call, and the lines are those of all."""
+    lines are those of all, and the place is the call unless there is one line."""
     kernels, pattern = profile.kernels, verdict.qualifier
     if pattern:
         kernels = tuple(_matching(kernels, pattern))
@@ -604,7 +628,8 @@ def _launched(verdict: Verdict, profile: Profile) -> Cause:
     if not cause.text or not verdict.allowed:
         return cause
     lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
-    return Cause(cause.text, verdict.place or profile.place, lines=lines[:_MOST_LINES])
+    place = source_place(lines[0]) if len(lines) == 1 else verdict.place or profile.place
+    return Cause(cause.text, place, lines=lines[:_MOST_LINES])
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:

@@ -25,6 +25,8 @@ NOUNS = {
     "memcpys": ("copy", "copies"),
 }
 """What the counts of a call count: one of it, and several."""
+SLOWER = "slower: "
+"""Before a kernel that takes longer than in a baseline."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -91,6 +93,14 @@ def cause_lines(cause: Cause | None) -> str:
     between = " or " if cause.sign else ", "
     told = [f"{file}:{between.join(lines)}" for file, lines in files.items()]
     return between.join([*told, *(["..."] if len(cause.lines) > _MOST_LINES else [])])
+
+
+_DETAIL = re.compile(r", from | \(")
+
+
+def brief_words(cause: Cause) -> str:
+    """A cause without its operators and other details."""
+    return _DETAIL.split(cause.text)[0]
 
 
 def lines_words(lines: Sequence[str]) -> str:

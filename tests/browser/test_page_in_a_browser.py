@@ -583,7 +583,7 @@ def test_without_its_script_all_is_there(opened: Opened, made: Path, large: Path
     assert row.locator("table.kernels tbody tr:visible").count() == 10
     assert "max_kernels" in row.inner_text()
     assert "cuda_time" in row.inner_text()
-    assert page.locator("dl.do dd").first.is_visible()
+    assert page.locator("table.do td").first.is_visible()
     assert page.get_by_text("Timelines and plots of rounds need JavaScript.").is_visible()
     assert seen.errors == []
     page.goto(large.as_uri())

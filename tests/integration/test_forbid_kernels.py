@@ -25,7 +25,7 @@ def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU')",
+            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU') at test_it.py:5",
             "    #  CPU us  operator    line * called by",
             "    1 * aten::mm    test_it.py:5 * aten::matmul",
             "  > 2 * aten::gelu  test_it.py:5",
@@ -169,7 +169,7 @@ def test_forbidden(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')"]
+        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu') at test_it.py:5"]
     )
 
 

@@ -101,7 +101,7 @@ def test_over(kernel_profile):
     result.stdout.fnmatch_lines_random(
         [
             "*mine*",
-            "E   max_kernels: 3 > 1",
+            "E   max_kernels: 3 > 1 at test_it.py:5",
             "a hook pytest_kernelprof_profile raised ValueError: of the hook",
             "2 profiles*",
         ]
@@ -133,7 +133,11 @@ def test_kept(kernel_profile):
     )
     result.assert_outcomes(failed=2, errors=1)
     result.stdout.fnmatch_lines_random(
-        ["*mine*", "E   max_kernels: 3 > 1", "*a hook pytest_kernelprof_profile raised *: *"]
+        [
+            "*mine*",
+            "E   max_kernels: 3 > 1 at test_it.py:5",
+            "*a hook pytest_kernelprof_profile raised *: *",
+        ]
     )
 
 

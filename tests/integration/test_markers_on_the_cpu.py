@@ -7,20 +7,20 @@ import pytest
 CASES = {
     "max_kernels": (
         "max_kernels(3)", "max_kernels(2)",
-        ["E   max_kernels: 3 > 2"],
+        ["E   max_kernels: 3 > 2 at test_it.py:5"],
     ),
     "max_kernels_match": (
         'max_kernels(1, match="GELU")', 'max_kernels(0, match="gelu|mm")',
-        ["E   max_kernels(match='gelu|mm'): 2 > 0"],
+        ["E   max_kernels(match='gelu|mm'): 2 > 0 at test_it.py:5"],
     ),
     "expect_kernels": (
         'expect_kernels("aten::mm", "gelu", "add")', 'expect_kernels("mm", "relu", "add")',
         ["E   expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
-         "kernel 2: expected 'relu', got aten::gelu"],
+         "kernel 2: expected 'relu', got aten::gelu at test_it.py:5"],
     ),
     "forbid_kernels": (
         'forbid_kernels("softmax")', 'forbid_kernels("softmax", "gelu")',
-        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')"],
+        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu') at test_it.py:5"],
     ),
     "max_latency": (
         'max_latency("100s")', "max_latency(us=0.001)",
@@ -140,9 +140,9 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 0 (+1 more limit exceeded)",
+            "E   max_kernels: 3 > 0 at test_it.py:5 (+1 more limit exceeded)",
             "E   forbid_kernels: 1 forbidden*",
-            "E   max_kernels: 1 > 0",
+            "E   max_kernels: 1 > 0: aten::add",
         ]
     )
 

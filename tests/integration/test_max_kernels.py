@@ -30,7 +30,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > 2 at test_it.py:5",
             "  at test_it.py:*",
             "  > kernel_profile(three)",
             "  ",
@@ -83,7 +83,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2 at test_it.py:5"])
 
 
 def test_work_of_the_backward_pass_counts(run: Run) -> None:
@@ -100,7 +100,9 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: * > 3", "*aten::gelu_backward*"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: * > 3 at test_it.py:13", "*aten::gelu_backward*"]
+    )
 
 
 def test_match_counts_only_the_kernels_that_match(run: Run) -> None:
@@ -115,7 +117,7 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1 at test_it.py:5"])
 
 
 def test_match_ignores_case(run: Run) -> None:
@@ -126,7 +128,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["E   max_kernels(match='GeLU'): 1 > 0"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='GeLU'): 1 > 0: aten::gelu, test_it.py:5"])
 
 
 def test_match_looks_at_the_operators_above_a_kernel_too(run: Run) -> None:
@@ -137,7 +139,9 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["E   max_kernels(match='aten::matmul'): 1 > 0"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels(match='aten::matmul'): 1 > 0: aten::mm, test_it.py:5"]
+    )
 
 
 def test_counts_that_differ_between_rounds_are_unstable_and_the_largest_counts(run: Run) -> None:

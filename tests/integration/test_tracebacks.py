@@ -98,7 +98,7 @@ def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
     result = run(FAILS, "-rfE")
     result.stdout.fnmatch_lines_random(
         [
-            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1",
+            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1 at*",
             "FAILED test_it.py::test_a_promise_of_a_long_name - min_speedup(1000): *",
             "ERROR test_it.py::test_error_of_a_rather_long_name - max_*",
             "ERROR test_it.py::test_malformed_of_a_long_name - MarkerError: max_kernels: *",
@@ -120,7 +120,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     line = {text.rpartition("# ")[2]: i for i, text in enumerate(written, 1) if "  # " in text}
     result.stdout.fnmatch_lines_random(
         [
-            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1",
+            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1 at test_it.py:5",
             f"*crash */test_it.py:{line['promise']}: min_speedup(1000): *",
             f"*crash */test_it.py:{line['error'] - 1}: max_latency*",
             f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
@@ -130,4 +130,4 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     )
     cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")
     told = {case.get("name"): one.get("message", "") for case in cases for one in case}
-    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1"
+    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1 at test_it.py:5"

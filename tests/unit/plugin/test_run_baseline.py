@@ -88,7 +88,7 @@ def test_profiles_are_judged_each_by_that_of_its_place() -> None:
 def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     new = judged(earlier(calls_of(2)), calls_of(3, around("cuda_time", 100)))
     lines = failure_message(new).splitlines()
-    assert lines[0] == "earlier run: kernels 3 > 2"
+    assert lines[0] == "earlier run: kernels 3 > 2: + gelu"
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new, - gone" in rows
     assert rows[-5:-2] == [

@@ -92,8 +92,9 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     )  # fmt: skip
     told = worse_message("", [held_to(replace(extra, label="step"), found)], MAIN).splitlines()
     lines = [" ".join(line.split()) for line in told]
-    assert lines[:4] == [
+    assert lines[:5] == [
         f"worse than main (abc1234): kernels 6 > 5, {TIMES}, margin 5 %",
+        "+ vectorized_elementwise [mul], mlp.py:31",
         "in step",
         "at test_mlp.py:31",
         "",
@@ -109,7 +110,7 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
     told = worse_message(f"before\n{failure_message(over)}", [held_to(over, found)], MAIN)
     assert told.splitlines()[:3] == [
         "before",
-        "max_kernels: 5 > 4",
+        "max_kernels: 5 > 4: + nvjet 256x128x64 TNT",
         "worse than main (abc1234): kernels 5 > 4",
     ]
     assert told.count("max_kernels") == 1
@@ -123,7 +124,7 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     kernels = diff_profiles(profile([*MLP[:3], *muls(7), MLP[4]]), new)
     worse = held_to(new, of(delta("kernels", 5, 6), kernels=kernels))
     told = failure_message(worse).splitlines()
-    assert told[0] == "earlier run: kernels 6 > 5"
+    assert told[0] == "earlier run: kernels 6 > 5: + vectorized_elementwise [mul], mlp.py:7 or 8"
     assert told[1] == "  against the earlier run: + new, - gone, ~ changed"
     assert "(one of lines 7, 8)" in told[2]
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))

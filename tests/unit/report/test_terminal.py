@@ -128,7 +128,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
     )
     assert lines[:13] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
-        "where        test_training.py:31: max_kernels: 4 > 2 (test_step)",
+        "where        mlp.py:31: max_kernels: 4 > 2 (test_step)",
         "to do        launch fewer kernels, or raise the limit: max_kernels(4)",
         "where        tests/test_story.py: no number: 17 of 18 launches have their",
         "             kernel, after 3 tries (test_lost)",
@@ -146,7 +146,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
         "    4 kernels, limit 2: vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
-        "    vectorized_elementwise [gelu], test_training.py:31",
+        "    vectorized_elementwise [gelu], mlp.py:31",
         "tests/test_story.py",
         "!                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -414,12 +414,12 @@ def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> Non
 
 
 def test_the_place_stands_at_the_right() -> None:
-    kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
-    bad = profile(kernels, verdicts=(kernels_limit("failed", 3, 2),), place=Place("t.py", 31))
+    kernels = [kernel(MUL, "aten::mul", source="model/m.py:31")] * 3
+    bad = profile(kernels, verdicts=(kernels_limit("failed", 3, 2),), place=Place("t.py", 7))
     for width in (80, 100, 120):
         lines = told(of("a.py::t", bad, outcome="failed"), width=width)
         line = next(one for one in lines if one.startswith("    ") and "[mul] x3" in one)
-        assert line.endswith("  t.py:31")
+        assert line.endswith("  m.py:31")
         assert len(line) == width
 
 

@@ -82,7 +82,7 @@ def test_a_value_beyond_its_limit_stands_in_its_cell() -> None:
     assert (broken.measured, broken.allowed, broken.by) == (5, 4, "max_kernels")
 
 
-def test_without_a_baseline_the_cause_is_what_ran_and_the_place_is_the_call() -> None:
+def test_without_a_baseline_the_cause_is_what_ran_and_the_place_its_line_or_the_call() -> None:
     kernels = [*MLP[:1], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3]
     over = profile(kernels, verdicts=(limit("failed", 2, 4),), place=Place("test_mlp.py", 7))
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
@@ -90,10 +90,27 @@ def test_without_a_baseline_the_cause_is_what_ran_and_the_place_is_the_call() ->
         "4 kernels, limit 2: vectorized_elementwise [mul] x3, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm < aten::linear"
     )
+    assert cause.place == Place("model/mlp.py", 31)
+    other = kernel(MUL, "aten::mul", source="model/mlp.py:32")
+    two_lines = replace(over, kernels=(*kernels, other))
+    (cause,) = row_of(Test("t.py::t", (two_lines,), outcome="failed")).causes
     assert cause.place == Place("test_mlp.py", 7)
     none_allowed = replace(over, verdicts=(limit("failed", 0, 4),))
     (cause,) = row_of(Test("t.py::t", (none_allowed,), outcome="failed")).causes
     assert cause.place == Place("model/mlp.py", 31)
+
+
+def test_a_shared_cause_says_from_how_many_to_how_many() -> None:
+    def of(name: str, times: int) -> Test:
+        kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * times
+        over = profile(kernels, verdicts=(limit("failed", 0, times),))
+        return Test(f"t.py::{name}", (over,), outcome="failed")
+
+    (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 2)))).problems
+    assert problem.cause is not None
+    assert problem.cause.text == (
+        "2 to 4 kernels, limit 0: vectorized_elementwise [mul] x2 to 4, from aten::mul"
+    )
 
 
 def test_what_is_incomplete_says_what_is_missing_and_how_often_it_was_tried() -> None:

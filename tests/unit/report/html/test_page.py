@@ -58,9 +58,8 @@ def test_it_says_what_happened_first() -> None:
     order = (
         *(
             "1 of 2 tests breaks a limit",
-            "Where",
+            "where",
             "reference_mlp.py:40, 41, 42, 43: max_kernels: 5 > 4 (test_worse[a-1])",
-            "What to do",
             "Launch fewer kernels, or raise the limit: max_kernels(5)",
         ),
         *("What needs a look", "test_worse[a-1]", "5 > 4", "Limits", "max_kernels"),
