@@ -134,10 +134,13 @@ class Run:
             self._ended = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
         return self._ended
 
-    def wait(self) -> None:
+    def wait(self) -> int:
+        """The exit status of a run that was not asked before."""
+        status = 0
         if not self._ended:
-            os.waitpid(self.pid, 0)
+            status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             self._ended = True
+        return status
 
 
 def tried(
@@ -184,10 +187,15 @@ class Project:
         self._made.commit({})
 
     def time(self, kind: str, workers: bool) -> float:
-        """How long a run takes that nobody kills, here and now."""
+        """How long a run takes that nobody kills, here and now.
+
+        Raises:
+            RuntimeError: it does not pass, so a kill of one would show nothing.
+        """
         self._prepare(kind, 1)
         begun = time.monotonic()
-        self._run(kind, workers=workers).wait()
+        if status := self._run(kind, workers=workers).wait():
+            raise RuntimeError(f"{kind}: a run that nobody kills ends with {status}")
         return time.monotonic() - begun
 
     def survive(self, kill: Kill) -> Counter[str]:
@@ -300,7 +308,7 @@ class Project:
 
 WORDS_OF = {
     "worker": "exec(eval(",
-    "supervisor": "against.supervisor",
+    "supervisor": supervisor.__name__,
     "reference": "plugin.baseline_pytest",
 }
 
