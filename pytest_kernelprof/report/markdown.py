@@ -42,9 +42,10 @@ _SIGNS: Mapping[Overall, str] = {
     "passed": "✅",
     "not judged": "",
 }
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_PAIRS = 8, 10, 3, 3
-_LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
+_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
+_LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
+_TASKS = ["| where | what to do |", "|---|---|"]
 _TITLES = ["| | test | exceeded or changed | cause |", "|:-:|---|---|---|"]
 _STYLE = Style()
 
@@ -58,7 +59,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     """
     summary = summary_of(run)
     foot = f"<sub>{' · '.join(map(text, (*summary.places, summary.integrity)))}</sub>"
-    head = [line for paragraph in _head(summary) for line in (paragraph, "")]
+    head = [line for paragraph in filter(None, _head(summary)) for line in (paragraph, "")]
     room = limit - sum(map(_size, (*head, foot, *_TITLES, *_TITLES))) - _FOR_THE_CUT
     kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
     cut = Counter[_What]()
@@ -82,35 +83,28 @@ def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
-    pairs = [(text("; ".join(one.where), _LONGEST_NOTE), one.remedy) for one in summary.tasks]
-    if len(pairs) > _MOST_PAIRS:
-        asked = (f". **To do:** {_remedy(todo)}" if todo.what else "" for _, todo in pairs)
-        told = (f"- {where}{todo}" for (where, _), todo in zip(pairs, asked, strict=True))
-        yield "\n".join(["**Where:**", "", *told])
-    else:
-        for where, todo in pairs:
-            yield f"**Where:** {where}"
-            if todo.what:
-                yield f"**To do:** {_remedy(todo)}"
+    tasks = [row("<br>".join(map(_note, one.where)), _remedy(one.remedy)) for one in summary.tasks]
+    yield "\n".join([*_TASKS, *tasks]) if tasks else ""
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
     if summary.suite:
         yield f"{text(summary.suite)}."
     for compared in summary.compared:
-        yield f"Against {code(compared.base)}: {text(compared.words, _LONGEST_NOTE)}."
+        yield f"Against {code(compared.base)}: {_note(compared.words)}."
         notes = [f"not compared: {words}" for words in compared.uncompared[:_MOST_NOTES]]
         notes += compared.notes[:_MOST_NOTES]
         if notes:
-            yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
+            yield "\n".join(f"- {_note(words)}" for words in notes)
 
 
 def _remedy(one: Remedy) -> str:
-    """What to do, and the command: a long one in a block, which GitHub does not wrap."""
-    if not one.command:
-        return text(one.what)
-    if len(one.command) <= _LONGEST_IN_LINE:
-        return f"{text(one.what)}: {code(one.command)}"
-    return "\n".join([f"{text(one.what)}:", "", *fence([one.command], "", _LONGEST_NOTE)])
+    """What to do, and the command."""
+    told = code(one.command, _LONGEST_NOTE)
+    return f"{text(one.what)}: {told}" if told else text(one.what)
+
+
+def _note(words: str) -> str:
+    return text(words, _LONGEST_NOTE)
 
 
 _What = Literal["row", "detail", "change"]

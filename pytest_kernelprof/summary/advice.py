@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
@@ -15,27 +15,22 @@ from pytest_kernelprof.summary.words import (
     SLOWER,
     brief_words,
     cause_lines,
-    chain_words,
     count_words,
     first_of,
     limits_of,
     line_words,
-    note_of,
-    overhead_words,
     percent_words,
-    source_place,
     title,
-    value_of,
     value_words,
 )
-from pytest_kernelprof.units import format_bytes, format_time, printable
+from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Cause, Profile, Verdict
+    from pytest_kernelprof.records.profile import Cause, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
@@ -362,58 +357,3 @@ def unjudged_words(tests: Iterable[Test]) -> list[str]:
         f"{count_words(len({test for test, _ in several}), 'test')} ({why})"
         for why, several in found.items()
     ]
-
-
-_FEWER = "A CUDA graph makes them one launch, torch.compile fewer kernels."
-
-
-class Advice(NamedTuple):
-    """What to do about a profile, and what that rests on; the metric that it is about, or none."""
-
-    metric: str
-    what: str
-    why: str
-
-
-def advice_on(profile: Profile) -> tuple[Advice, ...]:
-    """What there is to do, first about broken limits, then the most telling; none where nothing
-    stands out."""
-    if not profile.integrity.complete:
-        doctor = "kernelprof doctor says whether this machine can count kernels."
-        return (Advice("", "Run the test alone.", doctor),)
-    broken = {one.metric for one in profile.verdicts if one.outcome == "failed"}
-    return tuple(sorted(_advice_on(profile, broken), key=lambda one: one.metric not in broken))
-
-
-def _advice_on(profile: Profile, broken: Collection[str]) -> Iterator[Advice]:
-    bound, waits = profile.bound.verdict, profile.waits
-    if compilations := _number(profile, "recompiles"):
-        why = ": ".join(filter(None, ["calls that were warm", note_of(profile, "recompiles")]))
-        words = f"{count_words(compilations, 'compilation')} in {why}. "
-        guard = "TORCH_LOGS=recompiles names the guard that failed."
-        yield Advice("recompiles", "Find out why it compiles again.", words + guard)
-    if waits and ("syncs" in broken or bound in ("sync", "overhead", "mixed")):
-        calls = sorted({chain_words(one.operators, one.call) or one.call for one in waits})[:3]
-        words = f"The host waits {count_words(len(waits), 'time')} for the device in one call, in "
-        where = f"{', '.join(calls)}{_places(one.source for one in waits)}."
-        yield Advice("syncs", "Keep values on the GPU.", words + where)
-    if number := _number(profile, "memcpys_pageable"):
-        copied = [one for one in profile.copies if "ageable" in one.name]
-        size = format_bytes(sum(one.bytes for one in copied))
-        words = f"{count_words(number, 'copy', 'copies')} of {size} from or to pageable memory"
-        where = f"{_places(one.source for one in copied)}: each makes the host wait."
-        yield Advice("", "Pin the host's memory.", words + where)
-    if bound == "overhead" and (overhead := overhead_words(profile)):
-        yield Advice("launch_overhead", "Launch less often.", f"{overhead}. {_FEWER}")
-    if cold := ", ".join(profile.integrity.cold):
-        words = f"{cold} in the round; kernel_profile(fn) warms up, a region does not."
-        yield Advice("", "Profile a call that is warm.", words)
-
-
-def _number(profile: Profile, metric: str) -> int:
-    return int(value_of(profile, metric) or 0)
-
-
-def _places(sources: Iterable[str]) -> str:
-    found = [line_words(one) for one in map(source_place, dict.fromkeys(sources)) if one]
-    return f" at {', '.join(found[:3])}" if found else ""

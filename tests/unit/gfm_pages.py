@@ -109,6 +109,11 @@ class Page(HTMLParser):
         if not _NOT_READ & set(self._open):
             self.notified += _NOTIFIES.findall(data)
 
+    @property
+    def tables_below(self) -> list[list[list[str]]]:
+        """The tables below that of where to look and what to do."""
+        return [one for one in self.tables if one[0] != ["where", "what to do"]]
+
     def raw_texts(self, tag: str) -> list[str]:
         """What is inside of each element of a tag."""
         return ["".join(told) for name, told in self._texts if name == tag]

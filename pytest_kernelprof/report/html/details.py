@@ -31,7 +31,6 @@ from pytest_kernelprof.report.kernel_tables import (
     rank_table,
     wait_table,
 )
-from pytest_kernelprof.summary.advice import advice_on
 from pytest_kernelprof.summary.kernels import groups_of, new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.verdicts import footing, guilty_kernels, verdict_line
@@ -94,7 +93,6 @@ class Detailer:
         kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty)
         waits = "Would wait for a GPU" if _on_cpu(profile) else "Waits for the GPU"
         parts = [
-            _advice(shown),
             _limits(profile),
             self._ranks(profile),
             *map(self._diff, _comparisons(profile)),
@@ -190,14 +188,6 @@ def _limits(profile: Profile) -> Html:
         if one.of_limit
     )
     return _part("Limits", _facts(told))
-
-
-def _advice(profile: Profile) -> Html:
-    told = (
-        joined([element("b", text(one.what)), text(one.why, _LONGEST)], " ")
-        for one in advice_on(profile)
-    )
-    return _part("What to do", _facts(told))
 
 
 def _measured(profile: Profile) -> Html:

@@ -6,88 +6,11 @@ import ast
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
-from records import calls_of, counted, mlp, timed
 
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
-from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.records.profile import Bound, Copy, Profile, Verdict, Wait
-from pytest_kernelprof.summary.advice import advice_on, cure_words, update_command
-
-OVERHEAD = Bound("overhead", "")
-
-
-def told(found: Profile) -> list[str]:
-    return [f"{one.what} {one.why}" for one in advice_on(found)]
-
-
-def test_of_a_profile_that_is_well_there_is_nothing_to_do() -> None:
-    assert told(mlp()) == []
-
-
-@pytest.mark.parametrize(
-    ("launches", "advice"),
-    [
-        (
-            5,
-            "Launch less often. 5 launches with 13.1us of overhead each, for kernels of 2.0us.",
-        ),
-        (
-            1,
-            "Launch less often. 1 launch with 13.1us of overhead each, for kernels of 10.0us.",
-        ),
-    ],
-)
-def test_overhead_by_launch_beside_the_kernels(launches: int, advice: str) -> None:
-    metrics = [
-        *(counted("launches", launches), timed("cuda_time", [10.0])),
-        timed("overhead_per_launch", [13.1]),
-    ]
-    (one,) = told(calls_of(launches, *metrics, bound=OVERHEAD))
-    assert one.startswith(advice)
-    assert told(calls_of(launches, *metrics, bound=Bound("gpu", ""))) == []
-
-
-def test_waits_with_their_operators_and_lines() -> None:
-    waits = (Wait("cudaStreamSynchronize", ("aten::item",), "src/mlp.py:7"),) * 2
-    (one,) = told(mlp(waits=waits, bound=Bound("sync", "")))
-    assert one == (
-        "Keep values on the GPU. The host waits 2 times for the device in one call, in "
-        "aten::item at mlp.py:7."
-    )
-
-
-def test_the_first_is_about_the_limit_that_is_broken() -> None:
-    waits = (Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "m.py:7"),)
-    limit = Verdict(limit="max_syncs", outcome="failed", metric="syncs", measured=1, allowed=0)
-    found = mlp(counted("recompiles", 2), waits=waits, verdicts=(limit,))
-    first, second = told(found)
-    assert "in aten::_local_scalar_dense < aten::item at m.py:7." in first
-    assert second.startswith("Find out why it compiles again.")
-    assert len(told(replace(found, verdicts=()))) == 1  # nothing says that the wait matters
-
-
-def test_pageable_copies_with_their_size() -> None:
-    copies = (Copy("Memcpy HtoD (Pageable -> Device)", "h2d", 4_000_000, 1.0, (), "mlp.py:7"),)
-    (one,) = told(mlp(counted("memcpys_pageable", 1), copies=copies))
-    assert one.startswith("Pin the host's memory. 1 copy of 4 MB from or to pageable memory at mlp")
-
-
-def test_compilations_and_cold_code() -> None:
-    (one,) = told(mlp(counted("recompiles", 2, why="a new shape")))
-    assert "2 compilations in calls that were warm: a new shape." in one
-    integrity = Integrity(launches=5, matched=5, cold=("lazy module loading",))
-    (one,) = told(mlp(integrity=integrity))
-    assert one.startswith("Profile a call that is warm. lazy module loading")
-
-
-def test_of_an_incomplete_profile_that_alone_is_told() -> None:
-    lost = Integrity(problems=("1 of 5 launches has no kernel",), retakes=2)
-    bad = replace(mlp(counted("recompiles", 2)), integrity=lost)
-    (one,) = told(bad)
-    assert one.startswith("Run the test alone. kernelprof doctor says")
-
+from pytest_kernelprof.records.profile import Verdict
+from pytest_kernelprof.summary.advice import cure_words, update_command
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
 SIZES = ("max_memcpy_bytes", "max_peak_memory")

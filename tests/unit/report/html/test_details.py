@@ -19,7 +19,7 @@ from pytest_kernelprof.records.comparison import (
     Source,
 )
 from pytest_kernelprof.records.document import bounded
-from pytest_kernelprof.records.profile import Bound, KernelGroup, Profile, Wait
+from pytest_kernelprof.records.profile import KernelGroup, Profile
 from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
 from pytest_kernelprof.report.html.markup import cut, table
 from pytest_kernelprof.report.html.script_data import ScriptData
@@ -170,12 +170,6 @@ def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> 
     ):
         assert line in told
     assert 'data-rank=" of rank 0"' in Detailer(FullNames(), ScriptData(), {}).whole(first, "p1")[0]
-
-
-def test_what_to_do_stands_first() -> None:
-    waits = (Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "m.py:2"),)
-    told = detail(replace(profile_of(4, kept(n=4)), waits=waits, bound=Bound("sync", "")))
-    assert told.index("Keep values on the GPU.") < told.index("Limits")
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:
