@@ -12,6 +12,7 @@ from terminal_double import Terminal
 from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
 from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import (
     Bound,
     Hit,
@@ -23,8 +24,9 @@ from pytest_kernelprof.records.profile import (
     Verdict,
 )
 from pytest_kernelprof.report.tables import Style, plain, width_of
-from pytest_kernelprof.report.terminal import report_lines, write_report
+from pytest_kernelprof.report.terminal import columns_of, report_lines, write_report
 from pytest_kernelprof.summary.run import summary_of
+from pytest_kernelprof.summary.verdicts import CELLS
 
 
 def told(*tests: Test, width: int = 80, **style: Any) -> list[str]:
@@ -563,3 +565,13 @@ def test_red_is_the_mark_and_the_broken_cell() -> None:
         "  5 > 4",
         "1 of 1 test breaks a limit.",
     }
+
+
+def test_a_metric_that_has_a_column_is_not_told_by_its_cause_too() -> None:
+    metrics = [
+        counted(name, 3) if one.kind == "exact" else timed(name, [3.0])
+        for name, one in METRICS.items()
+    ]
+    found = summary_of(Run((of("a.py::t", profile(MLP, metrics)),)))
+    columns = {one.key for one in columns_of(found.rows, verbose=True)}
+    assert columns & METRICS.keys() == {*CELLS, "would_wait"}  # which no limit is about
