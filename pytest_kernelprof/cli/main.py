@@ -23,7 +23,9 @@ examples:
   pytest --kernelprof-json=run.json           record a run
   kernelprof report run.json --html=run.html  report it again, as a web page
   kernelprof compare run.json later.json      compare a later run with it
+  kernelprof update run.json                  accept what it launched as snapshots
   kernelprof doctor                           find out why there are no numbers
+  kernelprof noise                            see how close limits on times can be
 
 kernelprof COMMAND --help describes a command."""
 

@@ -267,13 +267,13 @@ class Settings:
     against_exact = _flag("compare only counts with a revision, no times (default: false)")
     margin = Option[float | None](
         _MARGIN,
-        "allow a test to be this much slower than the other revision (default: 5 per cent)",
+        "allow tests to be this much slower than the revision (default: 5 per cent)",
         "compare",
         example='"8%"',
     )
     against_python = Option[str | None](
         Kind("string", "the python of an environment", _path, metavar="EXE"),
-        "run the other code with this Python interpreter (default: this one)",
+        "run the revision's code with this Python interpreter (default: this one)",
         "compare",
     )
     against_copy = Option[tuple[str, ...]](

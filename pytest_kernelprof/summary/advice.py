@@ -91,7 +91,7 @@ def _lines_of(entry: Entry) -> str:
     """The lines to look at, else the file."""
     known = [one for one in entry.causes if one.sign != "-" and one.place]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
-    return ", ".join(dict.fromkeys(map(cause_lines, told))) or line_words(entry.place) or entry.file
+    return cause_lines(*told) or line_words(entry.place) or entry.file
 
 
 def _what_of(worst: Entry) -> str:

@@ -81,18 +81,17 @@ def line_words(place: Place | None) -> str:
 _MOST_LINES = 4
 
 
-def cause_lines(cause: Cause | None) -> str:
-    """The lines of a cause: ``model.py:11, 12, 14``, or ``model.py:6 or 7`` of one kernel that is
+def cause_lines(*causes: Cause) -> str:
+    """The lines of causes: ``model.py:11, 12, 14``, or ``model.py:6 or 7`` of one kernel that is
     launched at one of them; empty where none is known."""
-    if cause is None or len(cause.lines) < 2:
-        return line_words(cause.place) if cause is not None else ""
-    files: dict[str, list[str]] = {}
-    for one in cause.lines[:_MOST_LINES]:
+    found = [line for one in causes for line in one.lines or [line_words(one.place)] if line]
+    files: dict[str, dict[str, None]] = {}
+    for one in found[:_MOST_LINES]:
         file, _, line = os.path.basename(one).rpartition(":")
-        files.setdefault(file, []).append(line)
-    between = " or " if cause.sign else ", "
+        files.setdefault(file, {})[line] = None
+    between = " or " if len(causes) == 1 and causes[0].sign else ", "
     told = [f"{file}:{between.join(lines)}" for file, lines in files.items()]
-    return between.join([*told, *(["..."] if len(cause.lines) > _MOST_LINES else [])])
+    return between.join([*told, *(["..."] if len(found) > _MOST_LINES else [])])
 
 
 _DETAIL = re.compile(r", from | \(")

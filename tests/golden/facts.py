@@ -170,8 +170,8 @@ def of_markdown(text: str) -> Facts:
     """The step's summary."""
     plain = re.sub(r"\\([^\w\s])", r"\1", text)
     heading, *rest = plain.splitlines()
-    cells = (re.split(r" ?\| ?", line)[1:-1] for line in rest if line.startswith("| "))
-    rows = [row for row in cells if len(row) > 2]  # else where and what to do
+    below = itertools.dropwhile(lambda line: not line.startswith("| | test |"), rest)
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in below if line.startswith("| ")]
     failed: dict[str, set[str]] = {}
     for row in rows:
         if row[3].startswith("no number"):

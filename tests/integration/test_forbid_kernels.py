@@ -55,7 +55,7 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul')"]
+        ["E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul') at test_it.py:5"]
     )
 
 

@@ -24,6 +24,7 @@ from pytest_kernelprof.baselines.protocol import Done
 from pytest_kernelprof.baselines.timing import Timed
 from pytest_kernelprof.baselines.verdict import judge, why_judged
 from pytest_kernelprof.comparison.judge import STATUS_OF
+from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import (
     Change,
@@ -335,9 +336,11 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
         "worse than main (abc1234): GPU time +8.0 % in 4 of 4 pairs timed in turn "
         "(233.1us -> 251.7us), margin 5 %"
     )
-    assert lines[1] == "  against the revision: + new, - gone, ~ changed"
-    assert lines[2].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
-    assert lines[-1] == "  to do: undo the change"
+    name = short_name(MLP[-1].name)
+    assert lines[1].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
+    assert lines[2] == "  against the revision: + new, - gone, ~ changed"
+    assert lines[3].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
+    assert lines[-1] == "  to do: make the slower kernel faster"
 
 
 @pytest.mark.parametrize(
