@@ -30,7 +30,7 @@ from pytest_kernelprof.system import Real, now_s
 if TYPE_CHECKING:
     from typing import Any
 
-    from pytest_kernelprof.measure.sessions import Series
+    from pytest_kernelprof.measure.sessions import MoreRounds
 
 RoundStep = Literal["open", "take", "close", "leave"]
 """A step of taking rounds of a call: "open" a profiler session, "take" rounds now, "close" the
@@ -290,24 +290,24 @@ def _later(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else now_s() + timeout_s
 
 
-def do_step(series: Series, asked: DoStep) -> Sampled:
+def do_step(call: MoreRounds, asked: DoStep) -> Sampled:
     """Do a step of rounds. An exception becomes an answer."""
     try:
         if asked.step == "close":
-            return series.sample()
+            return call.sample()
         if asked.step == "take":
-            series.take(asked.rounds)
+            call.take(asked.rounds)
         elif asked.step == "open":
-            series.open()
+            call.open()
         else:
-            series.leave()
+            call.leave()
     except Exception as error:
         lines = str(error).strip().splitlines()
         return Sampled(problem=": ".join([type(error).__name__, *lines[:1]]))
     return Sampled()
 
 
-def serve(wire: Wire, series: Series) -> ToWorker:
+def serve(wire: Wire, call: MoreRounds) -> ToWorker:
     """Do steps of rounds until the run asks for something else; return that.
 
     Raises:
@@ -315,7 +315,7 @@ def serve(wire: Wire, series: Series) -> ToWorker:
     """
     try:
         while isinstance(asked := wire.receive(), DoStep):
-            wire.send(do_step(series, asked))
+            wire.send(do_step(call, asked))
         return asked  # type: ignore[no-any-return]
     finally:
-        series.leave()
+        call.leave()

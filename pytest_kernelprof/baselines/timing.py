@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.baselines.worker import Answer, Process, Reference, StartStep
     from pytest_kernelprof.gpu.conditions import Watch
-    from pytest_kernelprof.measure.sessions import Series
+    from pytest_kernelprof.measure.sessions import MoreRounds
     from pytest_kernelprof.records.comparison import Side
     from pytest_kernelprof.records.environment import Conditions
 
@@ -53,9 +53,9 @@ _TRIES = 3
 _OF_A_TURN = intervals.ROUNDS + 1
 
 
-def own_rounds(series: Series) -> Rounds:
+def own_rounds(call: MoreRounds) -> Rounds:
     """Rounds of this process."""
-    return lambda asked: lambda: do_step(series, asked)
+    return lambda asked: lambda: do_step(call, asked)
 
 
 @dataclass(frozen=True, slots=True)

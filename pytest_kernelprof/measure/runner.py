@@ -50,11 +50,10 @@ from pytest_kernelprof.measure.policy import (
     no_progress,
 )
 from pytest_kernelprof.measure.sessions import MoreRounds
-from pytest_kernelprof.profiler import unprofiled_rounds
-from pytest_kernelprof.profiler.autotuning import Autotuning
-from pytest_kernelprof.profiler.compiled_code import Compilations, compilations
+from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.profiler.compiled_code import compilations
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
-from pytest_kernelprof.profiler.session import Session, TraceFile, refuse_to_nest
+from pytest_kernelprof.profiler.session import Session, refuse_to_nest
 from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Profile, Verdict
@@ -66,8 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.gpu.inventory import Device
-    from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.measure.policy import Progress
+    from pytest_kernelprof.profiler.trace_folder import TraceFile
     from pytest_kernelprof.records.profile import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
@@ -127,7 +125,7 @@ def measure(
     device = inventory.current_device(plan.device)
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
-        sessions.prime(device)
+        torch_profiler.prime(device)
         plan = agreed("the plan", plan, agreement)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
         while isinstance(step := run.next_step(), WarmUp):
@@ -157,19 +155,13 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     list."""
     device = inventory.current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
-        sessions.prime(device)
+        torch_profiler.prime(device)
         found: list[Measurement] = []
-        before = compilations()
-        session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
-        with (
-            sessions.watched_calls(device) as watched,
-            session,
-            Autotuning(session.pauses()) as autotuning,
-            session.round(),
-        ):
+        shapes = device.kind == "cpu" and plan.inputs
+        session = Session(device, stacks=plan.stacks, shapes=shapes)
+        with session, session.autotuning, session.round():
             yield found
-        file, compiled = session.export(), compilations().since(before)
-        taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
+        taken = sessions.read(session.export())
         recording = replace(
             taken.recording, one_shot=True, settled=not taken.facts.profile.integrity.cold
         )
@@ -179,7 +171,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
             lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
             profile = with_lines(profile, lines_of(taken.facts, lines))
         sessions.refuse_blind(device, taken.facts)
-        found.append(Measurement(profile, file, recording, taken.timeline))
+        found.append(Measurement(profile, taken.file, recording, taken.timeline))
 
 
 def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
@@ -217,7 +209,7 @@ def warm(
     Args:
         look: called with the first call's result.
     """
-    sessions.prime(device)
+    torch_profiler.prime(device)
     run = _Run(device, plan, call, arguments, label, agreement=agreement)
     run.execute(WarmUp(0, plan.warmup))
     if look is not None:
@@ -375,7 +367,12 @@ class _Run:
             agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        timings = replace(timings, **sessions.prime(self.device))
+        launches = torch_profiler.prime(self.device)
+        timings = replace(
+            timings,
+            cupti_us_per_launch=launches.cupti_us_per_launch,
+            cupti_ratio=launches.cupti_ratio,
+        )
         if isinstance(step, SecondLook):
             self._noted["second_look"] = timings
         else:
@@ -462,7 +459,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     call = prepare()
     with session, session.round(), annotate_lines(session.names):
         call()
-    again = sessions.read(device, session.export(), Compilations())
+    again = sessions.read(session.export())
     of_operator = annotated_lines(again.trace, again.links)
     same = same_work(profile, again.facts)
     found = lines_of(again.facts, of_operator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,30 +13,26 @@ from pytest_kernelprof.analysis.round_events import kernel_rows, timeline_of_rou
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
-from pytest_kernelprof.gpu import conditions, nvml
-from pytest_kernelprof.gpu.inventory import Device, synchronize
+from pytest_kernelprof.gpu import conditions
+from pytest_kernelprof.gpu.inventory import synchronize
 from pytest_kernelprof.profiler import operators as dispatcher
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.profiler.compiled_code import (
-    Compilations,
-    WatchedCalls,
-    code_of_graphs,
-    compilations,
-    watch_calls,
-)
-from pytest_kernelprof.profiler.session import Session, TraceFile
+from pytest_kernelprof.profiler.compiled_code import code_of_graphs
+from pytest_kernelprof.profiler.session import Session
 from pytest_kernelprof.profiler.tensors import describe
-from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.comparison import Sampled
-from pytest_kernelprof.records.recording import Recording
-from pytest_kernelprof.trace.columns import NO_ID, Trace
-from pytest_kernelprof.trace.correlation import Links, Reading, reading_of, repeated
+from pytest_kernelprof.trace.columns import NO_ID
+from pytest_kernelprof.trace.correlation import reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.gpu.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.profiler.autotuning import Autotuning
+    from pytest_kernelprof.profiler.compiled_code import WatchedCalls
+    from pytest_kernelprof.profiler.session import Recorded
+    from pytest_kernelprof.profiler.trace_folder import TraceFile
     from pytest_kernelprof.records.profile import Timeline
+    from pytest_kernelprof.records.recording import Recording
     from pytest_kernelprof.trace.columns import Trace
     from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead
@@ -62,13 +58,6 @@ class Taken:
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
 
-def prime(device: Device) -> dict[str, float]:
-    """Start the profiler, once in a process; return what the loaded CUPTI costs launches."""
-    if device.kind != "cuda":
-        return {}
-    return asdict(torch_profiler.prime(device))
-
-
 def profile_rounds(
     device: Device,
     prepare: Prepare,
@@ -83,125 +72,45 @@ def profile_rounds(
 
     On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
     """
-    with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
-        session.take(rounds, agreement)
-    return session.read(inputs="all" if shapes else "presence")
+    with Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu") as session:
+        _take(session, prepare, rounds, flush_l2, agreement)
+    return read(session.export(), inputs="all" if shapes else "presence")
 
 
-class OpenSession:
-    """A session that takes rounds of a call as long as it is open. Use as a context manager.
-
-    Args:
-        prepare: returns the next call. flush_l2: whether the L2 cache is flushed before each.
-        stacks, shapes: as in ``Session``.
-    """
-
-    def __init__(
-        self,
-        device: Device,
-        prepare: Prepare,
-        *,
-        flush_l2: bool,
-        stacks: bool = False,
-        shapes: bool = False,
-    ) -> None:
-        self._device, self._prepare = device, prepare
-        self._flush = unprofiled_rounds.flusher(device, wanted=flush_l2)
-        self._session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
-        self._open = contextlib.ExitStack()
-        self._watched: WatchedCalls | None = None
-        self._before = compilations()
-
-    def __enter__(self) -> OpenSession:
-        with contextlib.ExitStack() as entered:
-            self._watched = entered.enter_context(watched_calls(self._device))
-            entered.enter_context(self._session)
-            self._open = entered.pop_all()
-        return self
-
-    def take(self, rounds: int, agreement: Agreement = ALONE) -> None:
-        """Take so many rounds; ranks begin each together."""
-        for _ in range(rounds):
-            with self._session.setup():
-                call = self._prepare()
-            self._flush()
-            synchronize(self._device)
-            agreement.begin()
-            with self._session.round():
-                call()
-
-    def __exit__(self, *raised: Any) -> None:
-        self._open.__exit__(*raised)
-
-    def read(self, *, inputs: InputsRead = "presence") -> Taken:
-        """Read the session when it is closed.
-
-        Raises:
-            IncompleteProfile: it cannot be read.
-        """
-        compiled = compilations().since(self._before)
-        return read(
-            self._device, self._session.export(), compiled, watched=self._watched, inputs=inputs
-        )
+def _take(
+    session: Session, prepare: Prepare, rounds: int, flush_l2: bool, agreement: Agreement = ALONE
+) -> None:
+    """Take so many rounds; ranks begin each together."""
+    flush = unprofiled_rounds.flusher(session.device, wanted=flush_l2)
+    for _ in range(rounds):
+        with session.setup():
+            call = prepare()
+        flush()
+        synchronize(session.device)
+        agreement.begin()
+        with session.round():
+            call()
 
 
-def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
-    """Watch the calls of compiled code on the CPU, which are not in the trace."""
-    if device.kind != "cpu":
-        return contextlib.nullcontext()
-    return watch_calls()
-
-
-def read(
-    device: Device,
-    file: TraceFile,
-    compiled: Compilations,
-    *,
-    watched: WatchedCalls | None = None,
-    autotuning: Autotuning | None = None,
-    inputs: InputsRead = "presence",
-) -> Taken:
+def read(recorded: Recorded, *, inputs: InputsRead = "presence") -> Taken:
     """Read the trace of a finished session, link its events, and work out what follows.
 
     Args:
-        compiled: what torch.compile did meanwhile.
-        watched: in a CPU session, the compiled code that was called.
-        autotuning: what autotuners did, if they were watched.
         inputs: how much of the recorded inputs of operators is read.
 
     Raises:
         IncompleteProfile: it cannot be read.
     """
     try:
-        trace = read_trace(file.path, inputs=inputs)
+        trace = read_trace(recorded.file.path, inputs=inputs)
     except TraceError as error:
         raise IncompleteProfile(f"the profiler's own trace: {error}") from error
-    recording = Recording(
-        schema=VERSION,
-        device_kind=device.kind,
-        device=device.name,
-        capability=device.capability,
-        versions=device.versions,
-        power_limit_w=nvml.power_limit_w(device),
-        nonce=file.nonce,
-        rounds=file.rounds,
-        round_us=file.round_us,
-        left_at_work=file.left_at_work,
-        forks=file.forks,
-        children=file.children,
-        collection_stopped=file.collection_stopped,
-        recompiles=compiled.compiled,
-        refused=compiled.refused,
-        may_refuse=compiled.may_refuse,
-        autotuned=autotuning.benched if autotuning else (),
-        replays=None if file.replays is None else tuple(file.replays.seen),
-        no_times={} if device.kind == "cpu" else conditions.no_times(device),
-    )
+    recording = recorded.recording
     reading = reading_of(replace(trace, recording=recording))
-    if device.kind == "cpu":
-        recording = structs.replace(recording, **_of_the_cpu(reading, watched))
+    if recording.device_kind == "cpu":
+        recording = structs.replace(recording, **_of_the_cpu(reading, recorded.calls))
         reading = replace(reading, trace=replace(trace, recording=recording))
-    return Taken(file, reading.trace, reading.links, recording, session_facts(reading))
+    return Taken(recorded.file, reading.trace, reading.links, recording, session_facts(reading))
 
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
@@ -243,9 +152,10 @@ def refuse_blind(device: Device, facts: SessionFacts) -> None:
 _METRIC = "cuda_time"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(eq=False)
 class MoreRounds:
-    """A call, and all that a round of it needs.
+    """A call, and all that a round of it needs. Takes rounds now and then: ``open`` a session,
+    ``take`` as often as wanted, then ``sample`` or ``leave``.
 
     Attributes:
         prepare: returns the next call, its arguments ready.
@@ -255,6 +165,8 @@ class MoreRounds:
     device: Device
     prepare: Prepare
     flush_l2: bool
+    _session: Session | None = field(default=None, init=False)
+    _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def work(self, result: Any) -> tuple[str, ...]:
         """Describe the arguments and the result of the call, a line for each tensor."""
@@ -266,27 +178,13 @@ class MoreRounds:
         """Return why kernels cannot be timed here; empty if they can."""
         return why_untimed(self.device)
 
-    def series(self) -> Series:
-        """Return a series of rounds that are taken now and then."""
-        return Series(self)
-
-
-class Series:
-    """Rounds of a call: ``open``, ``take`` as often as wanted, then ``sample`` or ``leave``."""
-
-    def __init__(self, call: MoreRounds) -> None:
-        self._call = call
-        self._session: OpenSession | None = None
-        self._open = contextlib.ExitStack()
-
     def open(self) -> None:
         """Open a session.
 
         Raises:
             KernelprofError: the profiler is not available.
         """
-        call = self._call
-        session = OpenSession(call.device, call.prepare, flush_l2=call.flush_l2)
+        session = Session(self.device, stacks=False, shapes=self.device.kind == "cpu")
         self._session = self._open.enter_context(session)
 
     def take(self, rounds: int) -> None:
@@ -298,7 +196,7 @@ class Series:
         session, self._session = self._session, None
         assert session is not None, "open"
         with self._open.pop_all() as closed_by_an_error:
-            session.take(rounds)
+            _take(session, self.prepare, rounds, self.flush_l2)
             self._session, self._open = session, closed_by_an_error.pop_all()
 
     def sample(self) -> Sampled:
@@ -310,7 +208,7 @@ class Series:
         session, self._session = self._session, None
         assert session is not None, "open"
         self._open.close()
-        return _sampled(session.read())
+        return _sampled(read(session.export()))
 
     def leave(self) -> None:
         """Close the session unread, if one is open."""

@@ -496,7 +496,7 @@ class Turns:
             RunTest(test.id, holds=True, call=call.label),
             more.work(call.result),
             settings.margin or DEFAULT_MARGIN,
-            own_rounds(more.series()),
+            own_rounds(more),
             self._reference,
             self._fresh,
             partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),

@@ -213,7 +213,7 @@ class Served:
         numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
         profile = codec.decode(numbers, Profile)  # without what is no text
         self._wire.send(At(call.label, work, inventory.cuda_is_up(), profile))
-        asked = serve(self._wire, call.more.series())
+        asked = serve(self._wire, call.more)
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
         self._asked = replace(self._asked, holds=asked.holds)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.runner import Measurement
     from pytest_kernelprof.plugin.run_baseline import Baseline
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-    from pytest_kernelprof.profiler.session import TraceFile
+    from pytest_kernelprof.profiler.trace_folder import TraceFile
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""

@@ -410,7 +410,7 @@ class BringUp:
         """
         if _cuda_is_up():
             from pytest_kernelprof.gpu.inventory import current_device
-            from pytest_kernelprof.measure.sessions import prime
+            from pytest_kernelprof.profiler.torch_profiler import prime
 
             with contextlib.suppress(Exception):
                 prime(current_device("cuda"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
+from pytest_kernelprof.gpu import conditions, nvml
 from pytest_kernelprof.gpu.inventory import (
     Device,
     bound,
@@ -18,10 +18,11 @@ from pytest_kernelprof.gpu.inventory import (
     try_to_synchronize,
 )
 from pytest_kernelprof.profiler import torch_profiler
-from pytest_kernelprof.profiler.autotuning import Pauses
+from pytest_kernelprof.profiler.autotuning import Autotuning, Pauses
+from pytest_kernelprof.profiler.compiled_code import WatchedCalls, compilations, watch_calls
 from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
 from pytest_kernelprof.profiler.torch_profiler import refuse_others, who_gives_way
-from pytest_kernelprof.profiler.trace_folder import SCRATCH, Saved
+from pytest_kernelprof.profiler.trace_folder import SCRATCH, TraceFile
 from pytest_kernelprof.profiler.unfinished_work import (
     AtWork,
     Children,
@@ -29,7 +30,8 @@ from pytest_kernelprof.profiler.unfinished_work import (
     forks_since,
     left_at_work,
 )
-from pytest_kernelprof.records.recording import ChildProcesses, OwnNames
+from pytest_kernelprof.records.codec import VERSION
+from pytest_kernelprof.records.recording import OwnNames, Recording
 from pytest_kernelprof.system import Real, now_ns
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class OtherProfilers:
-    """Watches torch's one way of starting a profiler, and of switching recording off, between
-    ``watch`` and ``unwatch``. What the code has bound before is not seen.
+    """Watches torch's one way of starting a profiler, and of switching recording off, as long as it
+    is entered. What the code has bound before is not seen.
 
     The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that was
     off for a while nothing tells.
@@ -52,7 +54,7 @@ class OtherProfilers:
         self.started = self.switched = False
         self._undoing = contextlib.ExitStack()
 
-    def watch(self) -> None:
+    def __enter__(self) -> None:
         """Begin, when our own profiler has started."""
         torch = bound().module
         self._tell("started", torch.autograd.profiler, "_enable_profiler")
@@ -69,7 +71,7 @@ class OtherProfilers:
         self._undoing.callback(setattr, module, name, call)
         setattr(module, name, call_and_tell)
 
-    def unwatch(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End; what the measured code may have put there itself is replaced, too."""
         self._undoing.close()
 
@@ -78,39 +80,18 @@ _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""
 
 
-@dataclass(frozen=True, eq=False)
-class TraceFile:
-    """A recorded trace file, which is removed when nobody holds this any more.
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """What a session leaves.
 
     Attributes:
-        saved: the Chrome trace that torch exported.
-        rounds: how many rounds were annotated, so that a reader can see whether one is missing.
-        collection_stopped: whether the profiler ran out of buffers and stopped collecting.
-        nonce: of the names of our annotations.
-        round_us: how long each round took by the clock that times calls, in microseconds.
-        left_at_work: what the rounds began and left at work, in words.
-        forks: how often the rounds forked this process.
-        children: what was seen of its children.
-        replays: of CUDA graphs in the rounds; None where there is no GPU.
+        recording: the notes beside its trace, as far as they do not depend on the events.
+        calls: of compiled code that a trace of the CPU does not show; None on a GPU.
     """
 
-    saved: Saved
-    rounds: int
-    collection_stopped: bool
-    nonce: str = ""
-    round_us: tuple[float, ...] = ()
-    left_at_work: tuple[str, ...] = ()
-    forks: int = 0
-    children: ChildProcesses = field(default_factory=ChildProcesses)
-    replays: Replays | None = None
-
-    def __post_init__(self) -> None:
-        weakref.finalize(self, self.saved.remove)
-
-    @property
-    def path(self) -> str:
-        """Where to read it."""
-        return self.saved.path
+    file: TraceFile
+    recording: Recording
+    calls: WatchedCalls | None = None
 
 
 class Session:
@@ -122,6 +103,7 @@ class Session:
 
     Attributes:
         names: what its annotations are called.
+        autotuning: pauses this session while an autotuner benches. Enter it inside the session.
 
     Raises:
         ProfilerUnavailable: on entry, when a profiler is already running or none can be started.
@@ -130,11 +112,12 @@ class Session:
     """
 
     def __init__(self, device: Device, *, stacks: bool, shapes: bool = False) -> None:
-        self._device = device
+        self.device = device
+        self.names = OwnNames(Real.urandom(8).hex())
+        self.autotuning = Autotuning(Pauses(device, self.names))
         self._stacks = stacks
         self._shapes = shapes
         self._rounds = 0
-        self.names = OwnNames(Real.urandom(8).hex())
         self._round_us: list[float] = []
         self._first: AtWork | None = None
         self._left: dict[str, None] = {}
@@ -142,30 +125,34 @@ class Session:
         self._running: torch_profiler.Running | None = None
         self._results: Any = None
         self._collection_stopped = False
+        self._watching = contextlib.ExitStack()
         self._others = OtherProfilers()
         self._children = Children(device)
-        self._seen = ChildProcesses()
         self._replays = Replays() if device.kind == "cuda" else None
+        self._calls: WatchedCalls | None = None
+        self._compiled_before = compilations()
 
     def __enter__(self) -> Session:
         refuse_to_nest()
         watch_captures()
         try:
-            synchronize(self._device)
+            synchronize(self.device)
         except RuntimeError as error:
             raise ProfilerUnavailable(
                 f"CUDA was already broken before these rounds: {first_line(error)}"
             ) from error
         self._running = torch_profiler.start(
-            self._device.kind, stacks=self._stacks, shapes=self._shapes
+            self.device.kind, stacks=self._stacks, shapes=self._shapes
         )
-        self._others.watch()
-        self._children.watch()
         try:
-            self._sentinel(self.names.first_sentinel)
+            with contextlib.ExitStack() as entered:
+                entered.enter_context(self._others)
+                entered.enter_context(self._children)
+                if self.device.kind == "cpu":
+                    self._calls = entered.enter_context(watch_calls())
+                self._sentinel(self.names.first_sentinel)
+                self._watching = entered.pop_all()
         except BaseException:
-            self._children.unwatch()
-            self._others.unwatch()
             self._running.end()
             raise
         return self
@@ -197,26 +184,25 @@ class Session:
             finally:
                 _annotate(f"{self.names.end}{number}")
                 self._round_us.append((now_ns() - start) / 1e3)
-        synchronize(self._device)
+        synchronize(self.device)
         self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
         self._forks += forks_since(before)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._running is not None, "entered"
-        self._seen = self._children.unwatch()
-        self._others.unwatch()
+        self._watching.close()
         # One that the measured code has left running is not ours to end.
         left_running = self._others.started and bound().any_profiler_runs
         ended_by_others = self._others.started or self._running.was_ended
         try:
             if kind is not None:
-                try_to_synchronize(self._device, _PATIENCE_S)
+                try_to_synchronize(self.device, _PATIENCE_S)
             elif not ended_by_others:
                 self._sentinel(self.names.last_sentinel)
                 # torch 2.13 and later; before, full buffers show as missing kernels only.
                 is_stopped = getattr(load_torch().autograd, "_is_kineto_stopped", None)
                 self._collection_stopped = bool(is_stopped and is_stopped())
-                synchronize(self._device)
+                synchronize(self.device)
         except Exception as error:
             raise IncompleteProfile(
                 f"the profiler could not be stopped cleanly: {first_line(error)}"
@@ -243,35 +229,43 @@ class Session:
                 "(torch.autograd._enable_record_function), which hides some: remove that"
             )
 
-    def pauses(self) -> Pauses:
-        """What pauses this session while it runs."""
-        return Pauses(self._device, self.names)
-
-    def export(self) -> TraceFile:
+    def export(self) -> Recorded:
         """Export the trace of the finished session.
 
         Raises:
             IncompleteProfile: it could not be written.
         """
         results, self._results = self._results, None
-        return TraceFile(
-            SCRATCH.save(results.save),
+        device, compiled = self.device, compilations().since(self._compiled_before)
+        recording = Recording(
+            schema=VERSION,
+            device_kind=device.kind,
+            device=device.name,
+            capability=device.capability,
+            versions=device.versions,
+            power_limit_w=nvml.power_limit_w(device),
             nonce=self.names.nonce,
             rounds=self._rounds,
-            collection_stopped=self._collection_stopped,
             round_us=tuple(self._round_us),
             left_at_work=tuple(self._left),
             forks=self._forks,
-            children=self._seen,
-            replays=self._replays,
+            children=self._children.seen,
+            collection_stopped=self._collection_stopped,
+            recompiles=compiled.compiled,
+            refused=compiled.refused,
+            may_refuse=compiled.may_refuse,
+            autotuned=self.autotuning.benched,
+            replays=None if self._replays is None else tuple(self._replays.seen),
+            no_times={} if device.kind == "cpu" else conditions.no_times(device),
         )
+        return Recorded(SCRATCH.save(results.save), recording, self._calls)
 
     def _sentinel(self, name: str) -> None:
         """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.
 
         The first also takes the profiler's first buffer request (0.5 ms and more) on itself.
         """
-        if self._device.kind == "cuda":
+        if self.device.kind == "cuda":
             torch = bound()
             with torch.record_function(name):
                 torch.sleep(1)

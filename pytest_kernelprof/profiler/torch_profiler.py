@@ -347,20 +347,21 @@ class Primed:
         cupti_ratio: the same as a ratio, after over before.
     """
 
-    cupti_us_per_launch: float
-    cupti_ratio: float
+    cupti_us_per_launch: float = 0.0
+    cupti_ratio: float = 1.0
 
 
 def prime(device: Device) -> Primed:
     """Bring up CUPTI with CPU and CUDA activities, before anything else profiles.
 
     A first profile with CPU activity only can leave the device unseen for the rest of the process
-    (pytorch #186036), hence before. Once per process and device; later calls cost nothing.
+    (pytorch #186036), hence before. Once per process and device; later calls cost nothing. The CPU
+    needs none.
 
     Raises:
         ProfilerUnavailable: the canary kernel was not seen; the message names the cause.
     """
-    return _prime(Real.getpid(), device.index)
+    return _prime(Real.getpid(), device.index) if device.kind == "cuda" else Primed()
 
 
 @functools.cache

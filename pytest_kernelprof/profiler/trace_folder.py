@@ -20,6 +20,7 @@ import itertools
 import os
 import stat
 import sys
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,21 +144,20 @@ class Folder:
                 Real.unlink(self.file(name))
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A file that was written whole."""
+@dataclass(frozen=True, eq=False)
+class TraceFile:
+    """A file that was written whole, which is removed when nobody holds this any more."""
 
     folder: Folder
     name: str
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.folder.remove, self.name)
 
     @property
     def path(self) -> str:
         """Where to read it."""
         return self.folder.file(self.name)
-
-    def remove(self) -> None:
-        """Remove it."""
-        self.folder.remove(self.name)
 
 
 class Scratch:
@@ -179,7 +179,7 @@ class Scratch:
                 sweep(place, _PREFIX, self._folder(place).path)
                 return
 
-    def save(self, write: Callable[[str], object]) -> Saved:
+    def save(self, write: Callable[[str], object]) -> TraceFile:
         """Have a JSON file written to the path that ``write`` is given.
 
         Raises:
@@ -187,18 +187,18 @@ class Scratch:
                 is left behind.
         """
         folder = self._choose()
-        saved = Saved(folder, f"kernelprof-{Real.getpid()}-{next(_numbers)}.json")
+        name = f"kernelprof-{Real.getpid()}-{next(_numbers)}.json"
         why = ""
         try:
-            write(saved.path)
-            whole = _ends_like_json(saved.path)
+            write(folder.file(name))
+            whole = _ends_like_json(folder.file(name))
         except Exception as error:
             whole, why = False, f"{type(error).__name__}: {error}; "
         finally:
-            folder.remove(f"{saved.name}.tmp")  # where Kineto writes first
+            folder.remove(f"{name}.tmp")  # where Kineto writes first
         if whole:
-            return saved
-        saved.remove()
+            return TraceFile(folder, name)
+        folder.remove(name)
         raise IncompleteProfile(
             f"the profiler's trace could not be written completely to {folder.path} "
             f"({why}{_free_words(folder)}): free space there, or set TMPDIR to a folder that has "

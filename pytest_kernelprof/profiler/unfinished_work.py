@@ -359,10 +359,13 @@ class _Started:
 
 
 class Children:
-    """Looks at the children of this process between ``watch`` and ``unwatch``.
+    """Looks at the children of this process as long as it is entered.
 
     A child that ``multiprocessing`` starts and that has ended by then could have done anything:
     the one function that starts them is watched. Of others that have ended nothing is known.
+
+    Attributes:
+        seen: what was seen, once it is left.
     """
 
     def __init__(self, device: Device) -> None:
@@ -373,9 +376,9 @@ class Children:
         self._ended_s = 0.0
         self._start: Any = None
         self._start_and_tell: Any = None
+        self.seen = ChildProcesses(checked=procfs.TELLS_CHILDREN)
 
-    def watch(self) -> None:
-        """Begin."""
+    def __enter__(self) -> None:
         if not procfs.TELLS_CHILDREN:
             return
         self._begun_ns, self._ended_s = now_ns(), _seconds_of_ended()
@@ -390,10 +393,9 @@ class Children:
 
         BaseProcess.start = self._start_and_tell = start_and_tell  # type: ignore[method-assign, assignment]
 
-    def unwatch(self) -> ChildProcesses:
-        """End; what was seen."""
+    def __exit__(self, *_: object) -> None:
         if not procfs.TELLS_CHILDREN:
-            return ChildProcesses(checked=False)
+            return
         if BaseProcess.start is self._start_and_tell:
             BaseProcess.start = self._start  # type: ignore[method-assign]
         at_work = list(dict.fromkeys((*self._living(), *self._gone())))
@@ -401,7 +403,7 @@ class Children:
         more = [f"and {left} more"] if left > 0 else []
         seconds = _seconds_of_ended() - self._ended_s
         is_known = bool(at_work or self._started)
-        return ChildProcesses(
+        self.seen = ChildProcesses(
             at_work=(*at_work[:_MOST_NAMED], *more),
             ended_s=seconds if seconds > _SHORT_S and not is_known else 0.0,
         )

@@ -91,7 +91,7 @@ def recorded_inputs(call: Callable[[], object], operator: str) -> list[Sequence[
     session = Session(current_device("cpu"), stacks=False, shapes=True)
     with session, session.round():
         call()
-    file = session.export()
+    file = session.export().file
     operators = read_trace(file.path, inputs="all").operators
     assert operators.inputs is not None
     pairs = zip(operators.name, operators.inputs, strict=True)

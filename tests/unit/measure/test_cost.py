@@ -20,8 +20,7 @@ from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.profiler import torch_profiler
-from pytest_kernelprof.profiler.session import TraceFile
-from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.environment import Integrity
 
 X = torch.ones(4)
@@ -38,7 +37,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(usage_lock, "_share", lambda *_: None)
     monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
     monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
-    monkeypatch.setattr(sessions, "prime", lambda device: {})
+    monkeypatch.setattr(torch_profiler, "prime", lambda device: torch_profiler.Primed())
     monkeypatch.setattr(sessions, "profile_rounds", recorded)
     forget()
     yield made
@@ -50,11 +49,7 @@ def recorded(*_: object, **__: object) -> sessions.Taken:
     found = reading("mlp")
     facts = session_facts(found)
     facts = replace(facts, profile=msgspec.structs.replace(facts.profile, integrity=Integrity()))
-    file = TraceFile(
-        Saved(Folder(str(FOLDER), maker=0), "none.json"),
-        rounds=facts.profile.rounds,
-        collection_stopped=False,
-    )
+    file = TraceFile(Folder(str(FOLDER), maker=0), "none.json")
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
     return sessions.Taken(file, found.trace, found.links, recording, facts)
 

@@ -12,7 +12,7 @@ from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.measure.sessions import MoreRounds, Series
+from pytest_kernelprof.measure.sessions import MoreRounds
 
 X = torch.ones(4)
 
@@ -34,7 +34,7 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_timed")
 def test_rounds_that_are_taken_now_and_then_are_of_one_session() -> None:
-    series = more().series()
+    series = more()
     series.open()
     for rounds in (2, 3):
         series.take(rounds)
@@ -48,7 +48,7 @@ def test_a_call_that_raises_closes_the_session() -> None:
     def fail(*_: object) -> None:
         raise ValueError("no")
 
-    series = more(fail).series()
+    series = more(fail)
     series.open()
     with pytest.raises(ValueError, match="no"):
         series.take(1)
@@ -56,9 +56,9 @@ def test_a_call_that_raises_closes_the_session() -> None:
 
 
 def test_a_session_that_nobody_wants_is_closed() -> None:
-    series = more().series()
+    series = more()
     series.open()
-    other = Series(more())
+    other = more()
     with pytest.raises(ProfilerUnavailable):
         other.open()
     series.leave()
@@ -66,7 +66,7 @@ def test_a_session_that_nobody_wants_is_closed() -> None:
 
 
 def is_free() -> bool:
-    series = more().series()
+    series = more()
     series.open()
     series.leave()
     return True
@@ -80,7 +80,7 @@ def test_rounds_of_other_kernels_each_are_no_ground() -> None:
         for _ in calls:
             torch.add(X, X)
 
-    series = more(grow).series()
+    series = more(grow)
     series.open()
     series.take(2)
     assert series.sample().problem == "a call has 1 to 2 kernels"

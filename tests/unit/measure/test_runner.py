@@ -33,8 +33,7 @@ from pytest_kernelprof.measure.policy import (
     require_complete,
 )
 from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
-from pytest_kernelprof.profiler.session import TraceFile
-from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.profile import Bound, Profile, Verdict
 
@@ -432,8 +431,7 @@ def recorded_session(name: str, integrity: Integrity | None = None) -> sessions.
     facts = session_facts(found)
     complete = msgspec.structs.replace(facts.profile, integrity=integrity or Integrity())
     facts = replace(facts, profile=complete)
-    saved = Saved(Folder(str(FOLDER), maker=0), "none.json")
-    file = TraceFile(saved, rounds=facts.profile.rounds, collection_stopped=False)
+    file = TraceFile(Folder(str(FOLDER), maker=0), "none.json")
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
     return sessions.Taken(file, found.trace, found.links, recording, facts)
 

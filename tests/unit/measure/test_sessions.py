@@ -14,17 +14,16 @@ from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.errors import ProfilerUnavailable
-from pytest_kernelprof.gpu import conditions, nvml
 from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.measure import sessions
+from pytest_kernelprof.measure.policy import Plan
+from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.profiler.compiled_code import Compilations
-from pytest_kernelprof.profiler.cuda_graphs import Replays
-from pytest_kernelprof.profiler.session import TraceFile
+from pytest_kernelprof.profiler.session import Recorded
 from pytest_kernelprof.profiler.torch_profiler import Primed
-from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.codec import VERSION
-from pytest_kernelprof.records.recording import GraphNodes
+from pytest_kernelprof.records.recording import GraphNodes, Recording
 
 CPU = current_device("cpu")
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
@@ -53,7 +52,7 @@ def test_each_round_is_prepared_and_flushed_before_it_is_annotated(
 
     taken = sessions.profile_rounds(CPU, prepare, 2, flush_l2=flush_l2)
     assert order == ["prepare", f"flush {flush_l2}", "call"] * 2
-    assert taken.facts.profile.rounds == taken.file.rounds == 2
+    assert taken.facts.profile.rounds == taken.recording.rounds == 2
 
 
 def test_work_of_preparing_does_not_count() -> None:
@@ -85,12 +84,15 @@ def test_compilations_of_the_rounds_are_noted() -> None:
 
 
 def test_the_cpu_needs_no_priming() -> None:
-    assert sessions.prime(CPU) == {}
+    assert torch_profiler.prime(CPU) == Primed(0.0, 1.0)
 
 
 def test_of_priming_a_gpu_the_cost_of_a_launch_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_profiler, "prime", lambda device: Primed(1.5, 1.2))
-    assert sessions.prime(GPU) == {"cupti_us_per_launch": 1.5, "cupti_ratio": 1.2}
+    _, measurement = measure(lambda: X + 1, Plan("cpu", host_rounds=2))
+    noted = measurement.recording.host_timings
+    assert noted is not None
+    assert (noted.cupti_us_per_launch, noted.cupti_ratio) == (1.5, 1.2)
 
 
 @pytest.mark.parametrize(
@@ -132,21 +134,12 @@ def test_zero_activities_are_zero_kernels_only_if_the_canary_is_seen(
     ("seen", "proof"), [([GraphNodes(5)] * 3, "proved"), ([GraphNodes(5)] * 2, "unproven")]
 )
 def test_what_was_seen_of_the_graphs_of_replays_proves_them(
-    seen: list[GraphNodes], proof: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    seen: list[GraphNodes], proof: str, tmp_path: Path
 ) -> None:
     trace = tmp_path / "graph.json"
     trace.write_bytes(gzip.decompress((FOLDER / "graph.json.gz").read_bytes()))
-    recorded, replays = reading("graph"), Replays()
-    replays.seen.extend(seen)
-    file = TraceFile(
-        Saved(Folder(str(tmp_path), maker=0), trace.name),
-        nonce=recorded.trace.recording.nonce,
-        rounds=recorded.rounds,
-        collection_stopped=False,
-        replays=replays,
-    )
-    monkeypatch.setattr(conditions, "no_times", lambda device: {})
-    monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
-    taken = sessions.read(GPU, file, Compilations())
-    assert taken.recording.power_limit_w == 650
+    nonce, rounds = reading("graph").trace.recording.nonce, reading("graph").rounds
+    noted = Recording(device_kind="cuda", nonce=nonce, rounds=rounds, replays=tuple(seen))
+    file = TraceFile(Folder(str(tmp_path), maker=0), trace.name)
+    taken = sessions.read(Recorded(file, noted))
     assert taken.facts.profile.integrity.graph_replays == proof

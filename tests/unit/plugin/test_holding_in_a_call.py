@@ -56,7 +56,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
     more = SimpleNamespace(
         work=lambda result: ("argument 1: float32 8, strides (1,), cuda:0",),
         why_untimed=lambda: "",
-        series=lambda: SimpleNamespace(leave=lambda: None),
+        leave=lambda: None,
     )
     call: Any = SimpleNamespace(label="a", more=more, result=None, profile=profile(label="a\udcff"))
     assert seat.shares

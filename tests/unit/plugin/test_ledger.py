@@ -17,8 +17,7 @@ from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Ledger, with_lines_if
 from pytest_kernelprof.plugin.outcome import Conclusion, Request, conclude
-from pytest_kernelprof.profiler.session import TraceFile
-from pytest_kernelprof.profiler.trace_folder import Folder, Saved
+from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.profile import Place, Profile, Timeline
 from pytest_kernelprof.records.recording import Recording
 
@@ -30,8 +29,7 @@ def limits(**given: Any) -> tuple[Limit, ...]:
 def measured(folder: Path, profile: Profile) -> Measurement:
     path = folder / f"{len(list(folder.iterdir()))}.json"
     path.write_text('{"traceEvents": []}')
-    saved = Saved(Folder(str(path.parent), maker=os.getpid()), path.name)
-    file = TraceFile(saved, rounds=2, collection_stopped=False)
+    file = TraceFile(Folder(str(path.parent), maker=os.getpid()), path.name)
     return Measurement(profile, file, Recording(schema=1, rounds=2), Timeline)
 
 

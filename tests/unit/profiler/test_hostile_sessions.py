@@ -22,7 +22,7 @@ from cuda_double import GPU, CudaDouble
 from torch._subclasses import FakeTensorMode
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.gpu import bindings, inventory
+from pytest_kernelprof.gpu import bindings, conditions, inventory, nvml
 from pytest_kernelprof.gpu.inventory import current_device, synchronize, try_to_synchronize
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
@@ -67,6 +67,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> CudaDouble:
     """A machine with a GPU."""
     double = CudaDouble()
     monkeypatch.setattr(bindings, "_bound", [double.functions()])
+    monkeypatch.setattr(conditions, "no_times", lambda device: {})
+    monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
     return double
 
 
@@ -107,9 +109,9 @@ def test_a_session_of_a_gpu_ends_under_patches_of_all_that_it_could_go_through(
     with Session(GPU, stacks=False) as one, one.round():
         patches = all_of_cuda()
         X + 1
-    file = one.export()
+    noted = one.export().recording
     patches.close()
-    assert file.rounds == 1
+    assert (noted.rounds, noted.power_limit_w) == (1, 650)
     assert cuda.calls[-2:] == ["sleep", "synchronize"]
 
 

@@ -137,10 +137,10 @@ def test_a_trace_file_lives_as_long_as_somebody_holds_it() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         X + 1
-    file = session.export()
-    path = file.path
+    recorded = session.export()
+    path = recorded.file.path
     assert os.path.getsize(path) > 0
-    del file
+    del recorded
     assert not os.path.exists(path)
 
 
@@ -150,14 +150,14 @@ def test_a_session_holds_the_rounds_that_were_run_in_it() -> None:
     assert measurement.profile.metrics["kernels"].rounds == (1, 1, 1)
 
 
-def test_a_trace_file_says_how_many_rounds_there_are() -> None:
+def test_a_recording_says_how_many_rounds_there_are() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session:
         for _ in range(3):
             with session.round():
                 X + 1
-    file = session.export()
-    assert (file.rounds, file.collection_stopped) == (3, False)
+    noted = session.export().recording
+    assert (noted.rounds, noted.collection_stopped) == (3, False)
 
 
 def test_a_gpu_is_refused_with_the_reason_where_there_is_none() -> None:
@@ -227,7 +227,7 @@ def test_a_forked_child_does_not_remove_the_file_of_its_parent() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         X + 1
-    file = session.export()
+    file = session.export().file
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads
         child = os.fork()

@@ -42,12 +42,12 @@ def whole(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_file_is_there_until_it_is_removed(one: Path) -> None:
+def test_a_file_is_there_as_long_as_somebody_holds_it(one: Path) -> None:
     held = Scratch((str(one),))
     saved = held.save(write)
     assert Path(saved.path).read_text().endswith("}\n")
     assert len(whole(one)) == 1
-    saved.remove()
+    del saved
     assert whole(one) == []
     held.let_go()
     assert list(one.iterdir()) == []
@@ -65,7 +65,7 @@ def test_a_place_that_is_renamed_is_written_to_all_the_same(one: Path, tmp_path:
     held = Scratch((str(one),))
     held.hold()
     one.rename(tmp_path / "elsewhere")
-    held.save(write)
+    _saved = held.save(write)
     assert len(whole(tmp_path / "elsewhere")) == 1
 
 
@@ -73,7 +73,8 @@ def test_a_place_that_vanished_is_left_for_another(one: Path, other: Path) -> No
     held = Scratch((str(one), str(other)))
     held.hold()
     shutil.rmtree(one)
-    assert Path(held.save(write).path).exists()
+    saved = held.save(write)
+    assert Path(saved.path).exists()
     assert len(whole(other)) == 1
 
 
@@ -81,7 +82,7 @@ def test_a_folder_that_was_removed_is_made_again(one: Path) -> None:
     held = Scratch((str(one),))
     held.hold()
     shutil.rmtree(next(one.iterdir()))
-    held.save(write)
+    _saved = held.save(write)
     assert len(whole(one)) == 1
 
 
@@ -154,7 +155,7 @@ def test_a_full_place_is_left_for_one_with_room(
     room: dict[str, int], chosen: str, one: Path, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_room(room, monkeypatch)
-    Scratch((str(one), str(other))).save(write)
+    _saved = Scratch((str(one), str(other))).save(write)
     assert len(whole(one.parent / chosen)) == 1
 
 
@@ -165,7 +166,7 @@ def test_a_forked_child_removes_nothing_of_its_parent(one: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads
         child = os.fork()
     if child == 0:
-        saved.remove()
+        saved.folder.remove(saved.name)
         held.clear()
         os._exit(0)
     os.waitpid(child, 0)

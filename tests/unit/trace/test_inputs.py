@@ -46,7 +46,7 @@ def test_a_session_records_them_when_asked() -> None:
     with session, session.round():
         torch.cat([x @ x.t(), torch.zeros(1, 3)])
         torch.add(x, 2.5)
-    file = session.export()
+    file = session.export().file
     trace = read_trace(file.path, inputs="all")
     assert inputs_of(trace, "aten::mm")[0][1] == Input((4, 3), (1, 4), "float")
     tensors, dim = inputs_of(trace, "aten::cat")[0]
@@ -60,7 +60,7 @@ def test_a_session_does_not_record_them_by_itself() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         torch.ones(2) + 1
-    file = session.export()
+    file = session.export().file
     operators = read_trace(file.path, inputs="all").operators
     assert (operators.inputs, operators.has_inputs) == (None, None)
 
