@@ -169,6 +169,10 @@ def left_keys(test: str, rank: int) -> list[str]:
 
 SETTLE_S = 1.0
 """How long a rank may still be inside of its call when another one is known to be lost."""
+THREADS = (
+    "ranks that are threads of one process cannot be profiled, since a profiler records the work "
+    "of all of them: give each rank its own process (MultiProcessTestCase)"
+)
 _TAKE_PART = (
     ": all ranks must make the same calls, from the same line (kernel_profile(send if rank == 0 "
     "else receive)); if only some take part, name them: kernel_profile.run(..., group=[0, 1])"
@@ -389,10 +393,7 @@ class Meeting:
                 note_ours(post.process.pid)
         own = posts[self._ranks.index(self._rank)]
         if len({(post.process.host, post.process.pid) for post in posts}) < len(posts):
-            raise IncompleteProfile(
-                "ranks that are threads of one process cannot be profiled, since a profiler "
-                "records the work of all of them: give each rank its own process"
-            )
+            raise IncompleteProfile(THREADS)
         for rank, post in zip(self._ranks, posts, strict=True):
             if post.what != own.what:
                 other = self._ranks[0] if rank == self._rank else self._rank

@@ -16,8 +16,7 @@ from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerEr
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
-from pytest_kernelprof.measure.checks import CLOSE
+from pytest_kernelprof.measure.callables import CLOSE, CompareBy, Contest, contest
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
 from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.outcome import Request, in_place_words
@@ -34,7 +33,7 @@ from pytest_kernelprof.units import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.measure.checks import Check
+    from pytest_kernelprof.measure.callables import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
     from pytest_kernelprof.records.recording import DeviceKind

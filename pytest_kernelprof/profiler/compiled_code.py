@@ -29,15 +29,12 @@ from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Attempts = collections.Counter[int]
-    from collections.abc import Collection, Iterable, Iterator, Set
+    from collections.abc import Callable, Collection, Iterable, Iterator, Set
 
     Look = Callable[[Any], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Compilations:
     """What torch.compile did so far in this process, or between two looks.
 
@@ -70,44 +67,37 @@ def compilations() -> Compilations:
     if convert_frame is None:
         return Compilations()
     _watch(convert_frame)
-    return _seen.now()
+    return replace(_seen)
 
 
-@dataclass(slots=True)
-class _Seen:
-    """The counts. Attempts are made under the compiler's own lock, so plain numbers do."""
-
-    compiled: int = 0
-    refused: int = 0
-    may_refuse: bool = False
-    countable: bool = False
-
-    def now(self) -> Compilations:
-        compiled = self.compiled if self.countable else None
-        return Compilations(compiled, self.refused, self.may_refuse)
-
-
-_seen = _Seen()
+# Attempts are made under the compiler's own lock, so plain numbers do.
+_seen = Compilations()
 
 
 class _Telling(collections.Counter[int]):
     """Dynamo's count of attempts by frame, which tells of each, whoever clears it."""
 
     def __setitem__(self, frame: int, attempts: int) -> None:
-        _seen.compiled += 1
+        _count_one()
         super().__setitem__(frame, attempts)
+
+
+def _count_one() -> None:
+    if _seen.compiled is not None:
+        _seen.compiled += 1
 
 
 def _watch(convert_frame: ModuleType) -> None:
     attempts = getattr(convert_frame, "FRAME_COMPILE_COUNTER", None)
     if isinstance(attempts, _Telling):
         return
-    _seen.countable = isinstance(attempts, collections.Counter)
     if isinstance(attempts, collections.Counter):
-        _seen.compiled += sum(attempts.values())
+        _seen.compiled = (_seen.compiled or 0) + sum(attempts.values())
         # A frame that was tried more than once may have reached the limit before we looked.
         _seen.may_refuse |= any(times > 1 for times in attempts.values())
         convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
+    else:
+        _seen.compiled = None
     exceeds = getattr(convert_frame, "exceeds_recompile_limit", None)
     if exceeds is None:
         _seen.may_refuse = True
@@ -141,7 +131,7 @@ def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(announce)
     def install_callbacks(handler: Any, trigger: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(trigger, "name", "") == "LAZY_BACKWARD":
-            _seen.compiled += 1
+            _count_one()
         return announce(handler, trigger, *args, **kwargs)
 
     return install_callbacks

@@ -20,8 +20,7 @@ from pytest_kernelprof.gpu.conditions import Watch
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.measure import callables, sessions
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
-from pytest_kernelprof.measure.checks import refuse_idle
+from pytest_kernelprof.measure.callables import CompareBy, Contest, contest, refuse_idle
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.records.environment import Conditions, Neighbour

@@ -107,7 +107,7 @@ def another(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
     """Put a compiler of these names in the place of torch's, not yet looked at."""
 
     def put(**names: Any) -> ModuleType:
-        monkeypatch.setattr(watched, "_seen", watched._Seen())
+        monkeypatch.setattr(watched, "_seen", Compilations())
         module = ModuleType("torch._dynamo.convert_frame")
         vars(module).update(names)
         monkeypatch.setitem(sys.modules, "torch._dynamo.convert_frame", module)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.distributed import rendezvous
+from pytest_kernelprof.distributed.agreement import Watchdog
 from pytest_kernelprof.distributed.rendezvous import (
     Call,
     LostRank,
@@ -20,7 +21,6 @@ from pytest_kernelprof.distributed.rendezvous import (
     note_key,
     run_key,
 )
-from pytest_kernelprof.distributed.watchdog import Watchdog
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy
 from pytest_kernelprof.measure.policy import (
@@ -126,7 +126,7 @@ class Ranks:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to settle for a second."""
     monkeypatch.setattr(rendezvous, "SETTLE_S", 0.05)
-    monkeypatch.setattr("pytest_kernelprof.distributed.watchdog.SETTLE_S", 0.05)
+    monkeypatch.setattr("pytest_kernelprof.distributed.agreement.SETTLE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -398,7 +398,7 @@ def test_collectives_that_wait_for_each_other_are_told() -> None:
 
 def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lost: bool) -> bool:
     """Whether the call of a rank was broken off."""
-    monkeypatch.setattr("pytest_kernelprof.distributed.watchdog._LOOK_S", 0.02)
+    monkeypatch.setattr("pytest_kernelprof.distributed.agreement._WATCH_S", 0.02)
     ranks, broken = Ranks(limit_s=0.3), threading.Event()
     here = ranks.at(0)
     here.inside_since = 0.0

@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from pytest_kernelprof.distributed import agreement as ranks
-from pytest_kernelprof.distributed.agreement import ALONE, World, taking_part
-from pytest_kernelprof.distributed.watchdog import abort, shorter_waits
+from pytest_kernelprof.distributed.agreement import ALONE, World, abort, shorter_waits, taking_part
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.gpu import usage_lock
 from pytest_kernelprof.gpu.inventory import Device
