@@ -157,7 +157,12 @@ def taking_part(group: object) -> tuple[int, ...]:
     """
     ranks = world_of_several()
     if ranks is None:
-        _refuse_others(group)
+        if group is None or (isinstance(group, Sequence) and list(group) == [0]):
+            return (0,)
+        only = _initialised()
+        if only is None:
+            raise MarkerError(f"group={group!r}: torch.distributed has one rank here. {_FORM}")
+        only.ranks_of(group)  # a group that this rank is in makes sense, too
         return (0,)
     if ranks.is_of_threads:
         raise IncompleteProfile(THREADS)
@@ -172,20 +177,6 @@ def _initialised() -> World | None:
     if c10d is None or not isinstance(kind, type) or not isinstance(group, kind):
         return None
     return World(c10d, group)
-
-
-def _refuse_others(group: object) -> None:
-    """Where one rank runs code for several, only a group that it is in makes sense.
-
-    Raises:
-        MarkerError: it is none.
-    """
-    if group is None or (isinstance(group, Sequence) and list(group) == [0]):
-        return
-    one = _initialised()
-    if one is None:
-        raise MarkerError(f"group={group!r}: torch.distributed has one rank here. {_FORM}")
-    one.ranks_of(group)
 
 
 _HOST = "127.0.0.1"

@@ -10,7 +10,7 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -252,45 +252,39 @@ class Call:
         return f"{key_of(f'{self.test}{self.ranks}')}/{self.number}"
 
 
+@dataclass(eq=False)
 class Meeting:
     """Where the ranks of one call meet.
 
-    Args:
+    Attributes:
         rank: this one. myself: this process. lives: whether another process of its host does.
         limit_s: how long a rank is waited for.
         known: the processes of ranks from earlier calls; those of this call are added.
-
-    Attributes:
         lost: the rank for which it makes no sense to wait, once there is one.
         inside_since: when this rank went on from here; None while it waits here.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        call: Call,
-        rank: int,
-        *,
-        myself: Process,
-        lives: Callable[[Process], bool],
-        limit_s: float,
-        known: dict[int, Process],
-    ) -> None:
-        self._store, self._call = RankStore(store, self._without_store), call
-        self._ranks, self._rank = call.ranks, rank
-        self._myself, self._lives = myself, lives
-        self._limit_s = limit_s
-        self._known = known
-        self._steps = 0
-        self._old: list[str] = []
-        self.lost: LostRank | None = None
-        self.inside_since: float | None = None
-        self._store.note(f"at/{rank}", call.told)
+    store: InitVar[Store]
+    call: Call
+    rank: int
+    _: KW_ONLY
+    myself: Process
+    lives: Callable[[Process], bool]
+    limit_s: float
+    known: dict[int, Process]
+    lost: LostRank | None = field(default=None, init=False)
+    inside_since: float | None = field(default=None, init=False)
+    _steps: int = field(default=0, init=False)
+    _old: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self, store: Store) -> None:
+        self._store, self._ranks = RankStore(store, self._without_store), self.call.ranks
+        self._store.note(f"at/{self.rank}", self.call.told)
 
     @property
     def others(self) -> tuple[int, ...]:
         """The other ranks."""
-        return tuple(rank for rank in self._ranks if rank != self._rank)
+        return tuple(rank for rank in self._ranks if rank != self.rank)
 
     def begin(self) -> None:
         """Wait for the instant at which all ranks of this host begin."""
@@ -313,7 +307,7 @@ class Meeting:
 
     def hosts(self) -> tuple[str, ...]:
         """The host of each rank, by number."""
-        return tuple(self._known[rank].host for rank in self._ranks)
+        return tuple(self.known[rank].host for rank in self._ranks)
 
     def look(self) -> LostRank | None:
         """The rank for which it makes no sense to wait, if there is one by now."""
@@ -325,7 +319,7 @@ class Meeting:
 
     def lose(self, lost: LostRank) -> LostRank:
         """Report a lost rank to all. The first report counts for all ranks."""
-        key, said = f"{self._call.key}/lost", msgspec.json.encode(lost).decode()
+        key, said = f"{self.call.key}/lost", msgspec.json.encode(lost).decode()
         self.lost = _LOST.decode(self._store.first_words(key, said))
         return self.lost
 
@@ -335,33 +329,33 @@ class Meeting:
         if self.lost is None:
             self._meet("the end", msgspec.Raw(b"null"), 0.0)
         self.inside_since = None  # nobody is to be broken off any more
-        ends = [f"{self._call.key}/end/{rank}" for rank in self._ranks]
-        self._store.note(f"{self._call.key}/end/{self._rank}")
-        if self._rank == self._ranks[0] and self.lost is None:
+        ends = [f"{self.call.key}/end/{rank}" for rank in self._ranks]
+        self._store.note(f"{self.call.key}/end/{self.rank}")
+        if self.rank == self._ranks[0] and self.lost is None:
             self._wait_for(ends, 0.0)
-            last = f"{self._call.key}/{self._steps - 1}"
+            last = f"{self.call.key}/{self._steps - 1}"
             self._store.delete([*ends, *(f"{last}/{rank}" for rank in self._ranks)])
 
     def error(self, lost: LostRank) -> IncompleteProfile:
         """The error of this rank about a lost one."""
-        which = f"rank {lost.rank}" + (" (this one)" if lost.rank == self._rank else "")
+        which = f"rank {lost.rank}" + (" (this one)" if lost.rank == self.rank else "")
         remedy = _TAKE_PART if lost.absent else ""
         return IncompleteProfile(
             f"{which} {lost.why}, so ranks {_listed(self._ranks)} could not continue together in "
-            f"{self._call.told}{remedy}"
+            f"{self.call.told}{remedy}"
         )
 
     def stuck(self) -> LostRank:
         """Find the rank that a collective waits for that has waited here for too long. The ranks in
         it note that, all within a moment."""
-        self._store.note(f"{self._call.key}/stuck/{self._rank}")
+        self._store.note(f"{self.call.key}/stuck/{self.rank}")
         deadline = now_s() + SETTLE_S
         while self.look() is None and now_s() < deadline:
             sleep(_LOOK_S)
         if self.lost is not None:
             return self.lost
         for rank in self.others:
-            if not self._store.has(f"{self._call.key}/stuck/{rank}"):
+            if not self._store.has(f"{self.call.key}/stuck/{rank}"):
                 return self.lose(
                     LostRank(rank, "did not reach a collective in which others waited")
                 )
@@ -372,11 +366,11 @@ class Meeting:
         self.inside_since = None
         if self.lost is not None:
             raise self.error(self.lost)
-        step = f"{self._call.key}/{self._steps}"
+        step = f"{self.call.key}/{self._steps}"
         self._steps += 1
         keys = [f"{step}/{rank}" for rank in self._ranks]
-        own = f"{step}/{self._rank}"
-        post = _Post(what, self._call.told, now_ns(), self._myself, data)
+        own = f"{step}/{self.rank}"
+        post = _Post(what, self.call.told, now_ns(), self.myself, data)
         posted = self._store.put(own, msgspec.json.encode(post))
         self._wait_for(keys, patience_s)
         posts = [_POST.decode(self._store.get(key)) for key in keys]
@@ -388,15 +382,15 @@ class Meeting:
 
     def _compare(self, posts: Sequence[_Post]) -> None:
         for rank, post in zip(self._ranks, posts, strict=True):
-            self._known[rank] = post.process
-            if post.process.host == self._myself.host:
+            self.known[rank] = post.process
+            if post.process.host == self.myself.host:
                 note_ours(post.process.pid)
-        own = posts[self._ranks.index(self._rank)]
+        own = posts[self._ranks.index(self.rank)]
         if len({(post.process.host, post.process.pid) for post in posts}) < len(posts):
             raise IncompleteProfile(THREADS)
         for rank, post in zip(self._ranks, posts, strict=True):
             if post.what != own.what:
-                other = self._ranks[0] if rank == self._rank else self._rank
+                other = self._ranks[0] if rank == self.rank else self.rank
                 theirs = posts[self._ranks.index(other)]
                 here, there = (
                     (post.call, theirs.call)
@@ -408,8 +402,8 @@ class Meeting:
 
     def _wait_for(self, keys: list[str], patience_s: float) -> None:
         # A rank that waits in a collective, which this one has left out, says so in time.
-        to_say = min(_TO_SAY * SETTLE_S, self._limit_s)
-        deadline = now_s() + self._limit_s + patience_s + to_say
+        to_say = min(_TO_SAY * SETTLE_S, self.limit_s)
+        deadline = now_s() + self.limit_s + patience_s + to_say
         next_look, pause = now_s() + _LOOK_S, _FIRST_PAUSE_S
         while not self._store.has(*keys):
             now = now_s()
@@ -428,7 +422,7 @@ class Meeting:
         for rank, key in zip(self._ranks, keys, strict=True):
             if not self._store.has(key):
                 return LostRank(
-                    rank, f"did not arrive within {self._limit_s:g} s{self._seen(rank)}", True
+                    rank, f"did not arrive within {self.limit_s:g} s{self._seen(rank)}", True
                 )
         return LostRank(self._ranks[0], "arrived too late")
 
@@ -438,15 +432,15 @@ class Meeting:
         if not self._store.has(key):
             return ""
         where = self._store.words(key)
-        return f"; it was last seen in {where}{_ORDER}" if where != self._call.told else ""
+        return f"; it was last seen in {where}{_ORDER}" if where != self.call.told else ""
 
     def _said_lost(self) -> LostRank | None:
         """The lost rank that another rank has reported, or one that has ended the test."""
-        key = f"{self._call.key}/lost"
+        key = f"{self.call.key}/lost"
         if self._store.has(key):
             return _LOST.decode(self._store.words(key))
         for rank in self.others:
-            for key in left_keys(self._call.test, rank):
+            for key in left_keys(self.call.test, rank):
                 if self._store.has(key) and not self._has_ended(rank):
                     why = self._store.words(key)
                     return LostRank(rank, why, absent=True)
@@ -454,8 +448,8 @@ class Meeting:
 
     def _gone(self) -> LostRank | None:
         for rank in self.others:
-            process = self._known.get(rank)
-            if process is None or process.host != self._myself.host or self._lives(process):
+            process = self.known.get(rank)
+            if process is None or process.host != self.myself.host or self.lives(process):
                 continue
             if not self._has_ended(rank):
                 return LostRank(rank, f"has died (process {process.pid} is gone)")
@@ -463,7 +457,7 @@ class Meeting:
 
     def _has_ended(self, rank: int) -> bool:
         """Whether a rank has ended this call, and ended it well."""
-        return self._store.has(f"{self._call.key}/end/{rank}")
+        return self._store.has(f"{self.call.key}/end/{rank}")
 
     def _without_store(self) -> IncompleteProfile:
         self.lost = LostRank(

@@ -113,18 +113,7 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
     return dataclasses.replace(plans[0], **most)
 
 
-def plan_of(
-    device: DeviceKind,
-    needs: Needs,
-    *,
-    rounds: int | None = None,
-    warmup: int | None = None,
-    flush_l2: bool = True,
-    stacks: bool = False,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-    who: str = "",
-    ignore_children: bool = False,
-) -> Plan:
+def plan_of(device: DeviceKind, needs: Needs, *, rounds: int | None = None) -> Plan:
     """Return the plan that takes what is needed, and no more.
 
     If ``rounds`` is given, that number is taken, decided or not, and host times with it.
@@ -133,17 +122,11 @@ def plan_of(
     host = needs.host_times or rounds is not None
     return Plan(
         device,
-        warmup=warmup or 1,
         rounds=rounds or (TIMED_ROUNDS if timed else EXACT_ROUNDS),
         host_rounds=(rounds or TIMED_ROUNDS) if host else 0,
         memory=needs.memory,
-        flush_l2=flush_l2,
-        stacks=stacks,
         roofline=host,
         sample_on=timed and rounds is None,
-        lock_timeout_s=lock_timeout_s,
-        who=who,
-        ignore_children=ignore_children,
     )
 
 

@@ -117,10 +117,8 @@ class MeasuredTest:
     def plan(self, needs: Needs, **given: Any) -> Plan:
         """What to take: by the options given for a call, else by the settings of the test."""
         settings = self.settings.changed(**given)
-        return plan_of(
-            self.device,
-            needs,
-            rounds=settings.rounds,
+        return replace(
+            plan_of(self.device, needs, rounds=settings.rounds),
             warmup=settings.warmup,
             flush_l2=settings.flush_l2,
             stacks=settings.stacks,

@@ -98,7 +98,6 @@ _PREFIX = "kernelprof-traces-"
 _MEMORY = "/dev/shm"
 _ENOUGH_BYTES = 64 << 20
 _END = 64
-_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _numbers = itertools.count(1)
 
@@ -275,7 +274,7 @@ def _make_folder(place: str) -> Folder:
     Real.mkdir(path, 0o700)
     if sys.platform != "linux":
         return Folder(path, Real.getpid())
-    handle = Real.open_handle(path, _FOLDER_FLAGS)
+    handle = Real.open_handle(path, _FLAGS)
     mark_as_used(handle)
     held = Folder(path, Real.getpid(), handle, _identity(handle))
     try:

@@ -36,16 +36,11 @@ def test_who_asks_for_rounds_gets_that_many_and_host_times_decided_or_not(needs:
     )
 
 
-@pytest.mark.parametrize(("warmup", "calls"), [(None, 1), (1, 1), (5, 5)])
-def test_at_least_one_call_warms_up(warmup: int | None, calls: int) -> None:
-    assert plan_of("cpu", Needs(), warmup=warmup).warmup == calls
-
-
-def test_what_is_said_of_the_rounds_is_handed_on() -> None:
-    plan = plan_of("cpu", Needs(), flush_l2=False, stacks=True, lock_timeout_s=3.0, who="test_it")
-    assert (plan.device, plan.flush_l2, plan.stacks) == ("cpu", False, True)
-    assert (plan.lock_timeout_s, plan.who) == (3.0, "test_it")
-    assert plan_of("cpu", Needs()).lock_timeout_s == LOCK_TIMEOUT_S
+def test_one_call_warms_up_and_the_gpu_is_waited_for_where_nobody_says_more() -> None:
+    assert (plan_of("cpu", Needs()).warmup, plan_of("cpu", Needs()).lock_timeout_s) == (
+        1,
+        LOCK_TIMEOUT_S,
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.measure.policy import Needs
+from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.settings import (
     GROUPS,
     OPTIONS,
@@ -224,6 +226,17 @@ def test_inner_markers_win_option_by_option(pytester: pytest.Pytester) -> None:
     run = settings(pytester, "--kernelprof-rounds=7", "--kernelprof-stacks")
     found = with_marker(run, [marked(rounds=3, stacks=False), marked(rounds=5, warmup=2)])
     assert found.values == run.changed(rounds=3, warmup=2, stacks=False).values
+
+
+def test_what_is_said_of_the_rounds_is_handed_on(pytester: pytest.Pytester) -> None:
+    said = settings(pytester, "--kernelprof-stacks", "-o", "kernelprof_lock_timeout=3")
+    said = said.changed(flush_l2=False, warmup=5, other_processes="ignore")
+    place: Any = None
+    test = MeasuredTest("test_it", place, "cpu", said, place, place, True, False)
+    plan = test.plan(Needs(), rounds=7)
+    assert (plan.device, plan.flush_l2, plan.stacks, plan.warmup) == ("cpu", False, True, 5)
+    assert (plan.lock_timeout_s, plan.who, plan.rounds) == (3.0, "test_it", 7)
+    assert plan.ignore_children
 
 
 def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:

@@ -137,7 +137,10 @@ def test_each_gets_what_all_have_by_number(number: int) -> None:
 
 
 def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
-    own = [plan_of("cpu", Needs()), plan_of("cpu", Needs(host_times=True), warmup=3, who="b")]
+    own = [
+        plan_of("cpu", Needs()),
+        replace(plan_of("cpu", Needs(host_times=True)), warmup=3, who="b"),
+    ]
     found = Ranks().all_do(lambda rank, here: plan_of_ranks(here.gather("the plan", own[rank])))
     assert [one.who for one in found] == ["", ""]
     assert [(one.warmup, one.rounds, one.host_rounds, one.sample_on) for one in found] == [
@@ -210,7 +213,7 @@ def test_a_rank_of_another_host_has_another_clock() -> None:
     ranks = Ranks()
 
     def begin(rank: int, here: Meeting) -> bool:
-        here._myself = Process(f"host {rank}", rank, "then")
+        here.myself = Process(f"host {rank}", rank, "then")
         here.begin()
         return True
 
@@ -309,7 +312,7 @@ def test_different_calls_are_told_apart() -> None:
     ranks = Ranks()
 
     def run(rank: int, here: Meeting) -> Any:
-        here._call = Call(TEST, (0, 1), 1, f"kernel_profile at test_ddp.py:{9 + rank}")
+        here.call = Call(TEST, (0, 1), 1, f"kernel_profile at test_ddp.py:{9 + rank}")
         return here.gather("the plan" if rank else "latency of f, g", rank)
 
     for found in ranks.all_do(run):
