@@ -168,7 +168,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         recording = _ignoring(plan, recording)
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
-            lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
+            lines = frame_lines(taken.reading.trace, taken.facts.operators["kernel"])
             profile = with_lines(profile, lines_of(taken.facts, lines))
         sessions.refuse_blind(device, taken.facts)
         found.append(Measurement(profile, taken.file, recording, taken.timeline))
@@ -409,7 +409,8 @@ class _Run:
         )
         facts, peaks = shaped.facts, peaks_of(self.device.name)
         names = [kernel.name for kernel in facts.profile.kernels]
-        works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
+        read = shaped.reading
+        works = work_of(read.trace, read.links, facts.operators["kernel"], names)
         found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
         busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
@@ -460,7 +461,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(session.export())
-    of_operator = annotated_lines(again.trace, again.links)
+    of_operator = annotated_lines(again.reading.trace, again.reading.links)
     same = same_work(profile, again.facts)
     found = lines_of(again.facts, of_operator)
     return with_lines(profile, {key: line for key, line in found.items() if key[0] in same})

@@ -17,7 +17,7 @@ from pytest_kernelprof.gpu import conditions
 from pytest_kernelprof.gpu.inventory import synchronize
 from pytest_kernelprof.profiler import operators as dispatcher
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.profiler.compiled_code import code_of_graphs
+from pytest_kernelprof.profiler.compiled_code import code_of_graphs, together
 from pytest_kernelprof.profiler.session import Session
 from pytest_kernelprof.profiler.tensors import describe
 from pytest_kernelprof.records.comparison import Sampled
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.profiler.trace_folder import TraceFile
     from pytest_kernelprof.records.profile import Timeline
     from pytest_kernelprof.records.recording import Recording
-    from pytest_kernelprof.trace.columns import Trace
-    from pytest_kernelprof.trace.correlation import Links, Reading
+    from pytest_kernelprof.trace.correlation import Reading
     from pytest_kernelprof.trace.events import InputsRead
 
 
@@ -43,19 +42,22 @@ class Taken:
     """A session that was taken and read.
 
     Attributes:
-        file: its trace file. trace, links: what was read from it.
-        recording: the notes beside it. facts: what follows from all of them.
+        file: its trace file. reading: what was read from it, the notes beside it among that.
+        facts: what follows from both.
     """
 
     file: TraceFile
-    trace: Trace
-    links: Links
-    recording: Recording
+    reading: Reading
     facts: SessionFacts
+
+    @property
+    def recording(self) -> Recording:
+        """The notes beside the trace."""
+        return self.reading.trace.recording
 
     def timeline(self) -> Timeline:
         """Return the round whose kernels the profile has, event by event."""
-        return timeline_of_round(reading_of(self.trace), self.facts.fullest)
+        return timeline_of_round(self.reading, self.facts.fullest)
 
 
 def profile_rounds(
@@ -105,12 +107,11 @@ def read(recorded: Recorded, *, inputs: InputsRead = "presence") -> Taken:
         trace = read_trace(recorded.file.path, inputs=inputs)
     except TraceError as error:
         raise IncompleteProfile(f"the profiler's own trace: {error}") from error
-    recording = recorded.recording
-    reading = reading_of(replace(trace, recording=recording))
-    if recording.device_kind == "cpu":
-        recording = structs.replace(recording, **_of_the_cpu(reading, recorded.calls))
-        reading = replace(reading, trace=replace(trace, recording=recording))
-    return Taken(recorded.file, reading.trace, reading.links, recording, session_facts(reading))
+    reading = reading_of(replace(trace, recording=recorded.recording))
+    if recorded.recording.device_kind == "cpu":
+        told = structs.replace(recorded.recording, **_of_the_cpu(reading, recorded.calls))
+        reading = replace(reading, trace=replace(trace, recording=told))
+    return Taken(recorded.file, reading, session_facts(reading))
 
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     operators = ops.name[inside & ~ops.annotation].distinct()
     code = code_of_graphs(operators, ops.name[inside & ops.annotation].distinct())
     if watched is not None:
-        code |= watched.code(operators)
+        code = together((code, watched.code(operators)))
     known = ops.name[~ops.annotation].distinct()
     computing = tuple(dispatcher.compute_operators(known, code.kernels))
     told = inside & ~ops.annotation & (False if ops.has_inputs is None else ops.has_inputs)
@@ -241,8 +242,7 @@ def why_untimed(device: Device) -> str:
 
 def _medians(taken: Taken) -> tuple[float, ...]:
     """Return the median of each kernel in launch order; empty if the rounds differ."""
-    reading = reading_of(taken.trace)
-    acts, rows = reading.trace.activities, kernel_rows(reading)
+    acts, rows = taken.reading.trace.activities, kernel_rows(taken.reading)
     names = [acts.name[one].tolist() for one in rows]
     if not rows or any(other != names[0] for other in names):
         return ()

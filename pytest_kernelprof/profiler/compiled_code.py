@@ -173,10 +173,6 @@ class CompiledCode:
     batched: frozenset[str] = frozenset()
     unseen: tuple[str, ...] = ()
 
-    def __or__(self, other: CompiledCode) -> CompiledCode:
-        """Both together."""
-        return together((self, other))
-
     def all_unseen(self, repeated: Set[str]) -> tuple[str, ...]:
         """What the operators of the rounds do not tell of what ran in them, in words.
 
@@ -367,7 +363,7 @@ class WatchedCalls:
 
     def code(self, operators: Collection[str]) -> CompiledCode:
         """The code behind it, by the names of operators in the rounds as well."""
-        return self.packages.code() | self.scripts.code(operators)
+        return together((self.packages.code(), self.scripts.code(operators)))
 
 
 @contextlib.contextmanager

@@ -26,8 +26,8 @@ def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
     kernels = taken.facts.profile.kernels
     works = work_of(
-        taken.trace,
-        taken.links,
+        taken.reading.trace,
+        taken.reading.links,
         taken.facts.operators["kernel"],
         [kernel.name for kernel in kernels],
     )

@@ -51,7 +51,8 @@ def recorded(*_: object, **__: object) -> sessions.Taken:
     facts = replace(facts, profile=msgspec.structs.replace(facts.profile, integrity=Integrity()))
     file = TraceFile(Folder(str(FOLDER), maker=0), "none.json")
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
-    return sessions.Taken(file, found.trace, found.links, recording, facts)
+    noted = replace(found, trace=replace(found.trace, recording=recording))
+    return sessions.Taken(file, noted, facts)
 
 
 def asked(driver: Driver, needs: Needs) -> list[str]:

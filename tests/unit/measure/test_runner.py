@@ -433,7 +433,8 @@ def recorded_session(name: str, integrity: Integrity | None = None) -> sessions.
     facts = replace(facts, profile=complete)
     file = TraceFile(Folder(str(FOLDER), maker=0), "none.json")
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
-    return sessions.Taken(file, found.trace, found.links, recording, facts)
+    noted = replace(found, trace=replace(found.trace, recording=recording))
+    return sessions.Taken(file, noted, facts)
 
 
 def nothing() -> None:
