@@ -358,11 +358,6 @@ class Agreement:
 ALONE = Agreement()
 
 
-def nobody_else() -> AbstractContextManager[Agreement]:
-    """How a call begins that is made by this process alone."""
-    return contextlib.nullcontext(ALONE)
-
-
 RANK_TIMEOUT_S = 120.0
 _LOOK_S = 0.02
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.distributed.agreement import Agreement, nobody_else
+from pytest_kernelprof.distributed.agreement import Agreement
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone, no_times
@@ -37,7 +37,6 @@ from pytest_kernelprof.measure.policy import (
     require_clock,
     require_complete,
     shown_on_ranks,
-    silently,
 )
 from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.profiler import unprofiled_rounds
@@ -286,10 +285,10 @@ def contest(
     *,
     reference: str,
     metric: CompareBy,
-    check: Check = CLOSE,
-    fresh: Callable[[], Any] | None = None,
-    measuring: OpenProgress = silently,
-    agreeing: Agreeing = nobody_else,
+    check: Check,
+    fresh: Callable[[], Any] | None,
+    measuring: OpenProgress,
+    agreeing: Agreeing,
 ) -> Contest:
     """Warm up and profile each callable, then take rounds of each in turn. Take more rounds while
     twelve or more give no interval of the ratio to the ``reference``.
@@ -373,8 +372,8 @@ class Contest:
     reference: str
     prepares: Mapping[str, Prepare]
     profiles: Mapping[str, Profile]
-    measuring: OpenProgress = silently
-    agreeing: Agreeing = nobody_else
+    measuring: OpenProgress
+    agreeing: Agreeing
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
 

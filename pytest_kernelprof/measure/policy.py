@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -202,11 +201,6 @@ class Progress(Protocol):
 
 def no_progress(what: str, done: int, of: int, reason: str = "") -> None:
     """Report nothing."""
-
-
-def silently() -> contextlib.AbstractContextManager[Progress]:
-    """Return a context that reports no progress."""
-    return contextlib.nullcontext(no_progress)
 
 
 # What to do next.

@@ -201,8 +201,8 @@ def warm(
     call: Callable[..., Any],
     arguments: Arguments,
     label: str,
-    agreement: Agreement = ALONE,
-    look: Callable[[Any], None] | None = None,
+    agreement: Agreement,
+    look: Callable[[Any], None],
 ) -> Profile:
     """Warm a callable up, and profile it until it is warm and the trace complete.
 
@@ -212,8 +212,7 @@ def warm(
     torch_profiler.prime(device)
     run = _Run(device, plan, call, arguments, label, agreement=agreement)
     run.execute(WarmUp(0, plan.warmup))
-    if look is not None:
-        look(run.result)
+    look(run.result)
     run.result = None
     run.execute_all_from(run.next_step())
     return run.measurement().profile

@@ -177,7 +177,9 @@ class MoreRounds:
 
     def why_untimed(self) -> str:
         """Return why kernels cannot be timed here; empty if they can."""
-        return why_untimed(self.device)
+        if self.device.kind != "cuda":
+            return "on the CPU there are no kernels to time"
+        return conditions.no_times(self.device).get(_METRIC, "")
 
     def open(self) -> None:
         """Open a session.
@@ -231,13 +233,6 @@ def _sampled(taken: Taken) -> Sampled:
 def times_of(taken: Taken) -> tuple[float, ...]:
     """Return the time of the kernels of each round, in microseconds."""
     return taken.facts.profile.metrics[_METRIC].rounds
-
-
-def why_untimed(device: Device) -> str:
-    """Return why kernels cannot be timed on a device; empty if they can."""
-    if device.kind != "cuda":
-        return "on the CPU there are no kernels to time"
-    return conditions.no_times(device).get(_METRIC, "")
 
 
 def _medians(taken: Taken) -> tuple[float, ...]:

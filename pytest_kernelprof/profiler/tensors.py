@@ -30,11 +30,9 @@ _MOST_LINES = 100
 _LONGEST = 80
 
 
-def describe(
-    args: Sequence[Any], kwargs: Mapping[str, Any], result: Any, most: int = _MOST_LINES
-) -> tuple[str, ...]:
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> tuple[str, ...]:
     """The arguments and the result, a line for each tensor: where it stands, type, shape, strides
-    and device; ``most`` lines of either.
+    and device; at most 100 lines of either.
 
     Of numbers and text of the arguments what they are; those of the result may differ in the last
     digit. Of other things the kind: what they hold may be an address, which no two processes share.
@@ -43,8 +41,10 @@ def describe(
     named = [*((f"argument {i}", one) for i, one in enumerate(args, 1)), *kwargs.items()]
     given = (leaf for name, one in named for leaf in leaves(torch, name, one, _DEEPEST))
     made = leaves(torch, "the result", result, _DEEPEST)
-    lines = [f"{path}: {_words(torch, leaf)}" for path, leaf in itertools.islice(given, most)]
-    for path, leaf in itertools.islice(made, most):
+    lines = [
+        f"{path}: {_words(torch, leaf)}" for path, leaf in itertools.islice(given, _MOST_LINES)
+    ]
+    for path, leaf in itertools.islice(made, _MOST_LINES):
         is_tensor = isinstance(leaf, torch.Tensor)
         lines.append(f"{path}: {_words(torch, leaf) if is_tensor else type(leaf).__qualname__}")
     return tuple(lines)

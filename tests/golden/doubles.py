@@ -176,7 +176,10 @@ class _DescribedContest(callables.Contest):
         *_, reference = described.rounds_us
         agree = "results agree (relative norm 0.00021)", "not checked for remembered results"
         checks = {name: agree for name in profiles if name != reference}
-        super().__init__(None, plan, metric, reference, {}, profiles, checks=checks)  # type: ignore[arg-type]
+        nobody: Any = None
+        super().__init__(
+            *(nobody, plan, metric, reference, {}, profiles, nobody, nobody), checks=checks
+        )
         self._given = described.rounds_us
         self.take(0)
 

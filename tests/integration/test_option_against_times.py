@@ -55,15 +55,15 @@ chance, up, running = random.Random(os.getpid()), [], []
 def _is_running(request):
     running[:] = [request.node.name.removeprefix("test_")]
 
-def why_untimed(device):
-    up.append(device)  # as if the call had brought CUDA up
+def why_untimed(call):
+    up.append(call)  # as if the call had brought CUDA up
     return ""
 
 def times_of(taken):
     us = code.US.get(running[0], 50.0)
     return tuple(us * chance.gauss(1.0, 0.002) for _ in range(taken.facts.profile.rounds))
 
-sessions.why_untimed, sessions.times_of = why_untimed, times_of
+sessions.MoreRounds.why_untimed, sessions.times_of = why_untimed, times_of
 inventory.cuda_is_up = lambda: bool(up)
 """
 TESTS = """
@@ -127,7 +127,7 @@ def against(
     place = tmp_path_factory.mktemp("place")
     monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
-    for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
+    for name in ("MoreRounds.why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.sessions.{name}", None)
     monkeypatch.setattr("pytest_kernelprof.gpu.inventory.cuda_is_up", None)
 

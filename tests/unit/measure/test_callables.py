@@ -15,13 +15,14 @@ from compiled import hidden
 from msgspec.structs import replace
 from records import GELU, counted, kernel, profile
 
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.gpu.conditions import Watch
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.measure import callables, sessions
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.callables import CompareBy, Contest, contest, refuse_idle
-from pytest_kernelprof.measure.policy import Plan
+from pytest_kernelprof.measure.callables import CLOSE, CompareBy, Contest, contest, refuse_idle
+from pytest_kernelprof.measure.policy import Plan, Progress, no_progress
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile
@@ -99,13 +100,24 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return made
 
 
+def silently() -> contextlib.AbstractContextManager[Progress]:
+    return contextlib.nullcontext(no_progress)
+
+
+def nobody_else() -> contextlib.AbstractContextManager[Agreement]:
+    return contextlib.nullcontext(ALONE)
+
+
 def contest_of(
     calls: dict[str, Callable[[], float]], metric: CompareBy = "cuda_time", **more: Any
 ) -> Contest:
     plan = Plan("cuda", rounds=12, lock_timeout_s=1.0)
     profiles = {name: profile([kernel(GELU)]) for name in calls}
     prepares = {name: (lambda call=call: call) for name, call in calls.items()}
-    return Contest(GPU, plan, metric, list(calls)[-1], prepares, profiles, **more)
+    return Contest(
+        *(GPU, plan, metric, list(calls)[-1], prepares, profiles),
+        **{"measuring": silently, "agreeing": nobody_else, **more},
+    )
 
 
 def pairs_of(candidate: Callable[[int], float], taken: int) -> Contest:
@@ -298,7 +310,15 @@ def test_a_record_has_the_ratio_of_each_with_the_reference(stage: Stage) -> None
 def on_cpu(*calls: Callable[..., object], args: Sequence[Any] = (), pairs: int = 3) -> Contest:
     plan = Plan("cpu", rounds=pairs, lock_timeout_s=1.0)
     named = {f"call {i}": call for i, call in enumerate(calls)}
-    return contest(named, plan, Arguments(args), reference="call 0", metric="latency")
+    return contest(
+        *(named, plan, Arguments(args)),
+        reference="call 0",
+        metric="latency",
+        check=CLOSE,
+        fresh=None,
+        measuring=silently,
+        agreeing=nobody_else,
+    )
 
 
 def test_each_callable_is_warmed_up_and_profiled_before_the_turns(
