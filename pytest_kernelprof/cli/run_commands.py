@@ -21,7 +21,7 @@ from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.report.commands import update_lines
-from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
+from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.report.github import (
     annotations_of,
     append_summary,
@@ -84,13 +84,11 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     """Refuse outputs before anything is read, which may take a while.
 
     Raises:
-        RunFileError: a file cannot be written, or a package that writes it is not installed.
+        RunFileError: a file cannot be written.
     """
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
-        if why := why_no_form(form):
-            raise RunFileError(f"{flag}: {why}")
         why = why_no_file(path) or taken.get(os.path.realpath(path), "")
         if why:
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")

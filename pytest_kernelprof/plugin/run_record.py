@@ -38,7 +38,7 @@ from pytest_kernelprof.records.profile import (
     Timeline,
     Wait,
 )
-from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
+from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained
 from pytest_kernelprof.units import printable
@@ -234,8 +234,6 @@ def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
     seen = {os.path.realpath(started_in / compared): "against"} if compared else {}
     for form, given in settings.run_files.items():
         files[form] = path = os.path.join(started_in, given)
-        if why := why_no_form(form):
-            raise pytest.UsageError(f"{flag_of(form)}: {why}")
         if why := why_no_file(path):
             raise pytest.UsageError(f"{flag_of(form)}: {given!r} cannot be written ({why})")
         first = seen.setdefault(os.path.realpath(path), form)

@@ -84,19 +84,6 @@ FORMS: Mapping[str, Callable[[Run], Content]] = {
 """The function that makes a file's content, by the name of its option."""
 
 
-def why_no_form(form: str) -> str:
-    """Return why a format is not available here, and what to install; empty if it is.
-
-    Args:
-        form: a key of ``FORMS``.
-    """
-    if form != "html":
-        return ""
-    from pytest_kernelprof.report.html.page import why_no_html
-
-    return why_no_html()
-
-
 def why_no_file(path: str) -> str:
     """Return why nothing can be written to a path, as far as that is known before; empty if it can.
     Its folder is made if needed."""

@@ -12,9 +12,15 @@ from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import CAME_OR_WENT, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table
+from pytest_kernelprof.summary.comparisons import differs
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
-from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
+from pytest_kernelprof.summary.verdicts import (
+    compared_metric,
+    comparison_line,
+    delta_line,
+    unstable_words,
+)
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
@@ -461,16 +467,8 @@ def metric_lines(found: ProfileComparison, told: Collection[str]) -> list[str]:
     Args:
         told: the metrics that something else tells.
     """
-    lines = []
-    for delta in found.metrics:
-        before, now = delta.baseline, delta.current
-        if before is None or now is None or delta.name in told:
-            continue
-        old, new = value_words(delta.spec.unit, before), value_words(delta.spec.unit, now)
-        timed = delta.spec.kind == "timed"
-        share = f" ({percent_words(delta.share)})" if timed and delta.share is not None else ""
-        lines += [f"{delta.name}: {old} -> {new}{share}"] if old != new or not timed else []
-    return lines
+    both = (one for one in found.metrics if one.baseline is not None and one.current is not None)
+    return [delta_line(one) for one in both if one.name not in told and differs(one)]
 
 
 def diff_words(diff: KernelDiff) -> str:

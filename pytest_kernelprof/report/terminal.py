@@ -34,7 +34,7 @@ from pytest_kernelprof.summary.comparisons import (
 )
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import CELLS, change_words, count_change
+from pytest_kernelprof.summary.verdicts import CELLS, delta_line
 from pytest_kernelprof.summary.words import (
     cause_lines,
     count_words,
@@ -482,8 +482,7 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
     for name, delta in values.items():
         follows = differs(values.get(_FOLLOWS.get(name, "")))
         if name not in shown and differs(delta) and not follows:
-            share = "" if delta.spec.unit == "count" else f" ({change_words(delta)})"
-            yield count_change(delta, "->") + share
+            yield delta_line(delta)
 
 
 # Below the table.

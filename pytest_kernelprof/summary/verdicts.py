@@ -223,6 +223,12 @@ def _more_words(one: MetricDelta) -> str:
     return f"{words} ({', '.join(filter(None, [change_words(one), interval]))})"
 
 
+def delta_line(one: MetricDelta) -> str:
+    """``memcpys 1 -> 2``; of times and sizes with the share, ``latency 40us -> 43us (+7.5 %)``."""
+    share = "" if one.spec.unit == "count" else f" ({change_words(one)})"
+    return count_change(one, "->") + share
+
+
 def change_words(one: MetricDelta) -> str:
     """By how much a metric differs, for example ``+7.7 %`` or ``+1``."""
     if one.spec.unit == "count" or one.share is None:

@@ -16,7 +16,7 @@ Once = Callable[[str, Callable[[Path], None]], Path]
 RENDER = Path(__file__).parent / "render.py"
 RENEW = "python tests/golden/render.py"
 
-for plugin in ("pytest_benchmark", "pytest_rerunfailures", "jinja2"):
+for plugin in ("pytest_benchmark", "pytest_rerunfailures"):
     pytest.importorskip(plugin)
 
 

@@ -20,8 +20,6 @@ RENEW = "python tests/golden/render.py --projects"
 FORMATS = {name.replace("-80", ""): read for name, read in facts.FORMATS.items()}
 WRITTEN = ("terminal", "failures", "annotations", "summary", "page", "junit", "run")
 
-pytest.importorskip("jinja2")
-
 
 @pytest.fixture
 def ran(once: Once, python: str) -> Ran:

@@ -280,12 +280,12 @@ def test_c_next():
 
 def test_the_profiler_comes_up_between_tests(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_kernelprof.gpu import inventory
-    from pytest_kernelprof.measure import sessions
+    from pytest_kernelprof.profiler import torch_profiler
 
     when: list[str] = []
     monkeypatch.setattr(inventory, "cuda_is_up", lambda: True)
     monkeypatch.setattr(inventory, "current_device", lambda kind: kind)
-    monkeypatch.setattr(sessions, "prime", when.append)
+    monkeypatch.setattr(torch_profiler, "prime", when.append)
 
     class Timer:
         @pytest.hookimpl(wrapper=True)

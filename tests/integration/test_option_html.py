@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -60,17 +59,6 @@ def test_a_folder_in_its_place_is_a_usage_error(run: RunIt, pytester: pytest.Pyt
     result = run(ONE, HTML)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --kernelprof-html: * cannot be written (it is a folder)"])
-
-
-def test_without_jinja2_it_is_a_usage_error_that_says_what_to_install(
-    run: RunIt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    result = run(ONE, HTML)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: --kernelprof-html: it needs Jinja2 *; pip install 'pytest-kernelprof?html?'"]
-    )
 
 
 def test_hostile_parameters_stay_text(run: RunIt, pytester: pytest.Pytester) -> None:

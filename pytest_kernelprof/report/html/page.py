@@ -11,7 +11,8 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.errors import KernelprofError
+import jinja2
+
 from pytest_kernelprof.report.html.details import Detailer, FullNames
 from pytest_kernelprof.report.html.markup import Html, cut, element, mark, table, text, word_of
 from pytest_kernelprof.report.html.script_data import ScriptData
@@ -25,8 +26,6 @@ from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import jinja2
 
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
@@ -49,16 +48,8 @@ _IN_TEMPLATE = (
 )
 
 
-class NoTemplatesError(KernelprofError):
-    """Jinja2 is not installed, without which no page can be made."""
-
-
 def html_of(run: Run) -> str:
-    """Return the run as one HTML page, which loads nothing from anywhere.
-
-    Raises:
-        NoTemplatesError: Jinja2 is not installed.
-    """
+    """Return the run as one HTML page, which loads nothing from anywhere."""
     template = _templates().get_template("page.html.j2")
     summary = summary_of(run)
     names, data = FullNames(), ScriptData()
@@ -82,21 +73,8 @@ def html_of(run: Run) -> str:
     )
 
 
-def why_no_html() -> str:
-    """Return why no page can be made, and what to install; empty where it can."""
-    try:
-        import jinja2  # noqa: F401
-    except ImportError as error:
-        return f"it needs Jinja2 ({error}); pip install 'pytest-kernelprof[html]'"
-    return ""
-
-
 @functools.cache
 def _templates() -> jinja2.Environment:
-    if why := why_no_html():
-        raise NoTemplatesError(f"no HTML page can be made: {why}")
-    import jinja2
-
     found = jinja2.Environment(
         loader=jinja2.PackageLoader("pytest_kernelprof.report.html", ""),
         autoescape=True,

@@ -165,15 +165,6 @@ def test_as_a_page_it_has_the_timelines(tmp_path: Path, monkeypatch: pytest.Monk
     assert html_of(read_whole_run(document)) == found
 
 
-def test_without_jinja2_a_page_is_refused_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(["report", "not_there.json", "--html=run.html"]) == 2
-    assert "--html: it needs Jinja2" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("flag", ["--html", "--markdown", "--benchmark-json"])
 def test_an_empty_path_is_refused_as_of_a_variable_that_is_not_set(
     document: str, capsys: Out, flag: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 
-import pytest
 from records import comparison, counted, kernel, profile, timed
 
 from pytest_kernelprof.records.document import Run, Test
@@ -15,8 +14,6 @@ from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of
-
-pytest.importorskip("jinja2")
 
 FASTER = Verdict(
     limit="is_faster",

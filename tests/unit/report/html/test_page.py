@@ -256,13 +256,3 @@ def test_what_does_not_fit_stands_in_the_table_and_that_is_said(
     assert found.count("<tbody data-word") == 60
     assert f"{60 - shown} of 60 profiles have no details here" in found
     assert found.index("<details id=") < found.index('<tbody data-word="passed"')  # the worst first
-
-
-def test_without_jinja2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    page._templates.cache_clear()
-    try:
-        with pytest.raises(page.NoTemplatesError, match=r"pip install 'pytest-kernelprof\[html\]'"):
-            html_of(ONE)
-    finally:
-        page._templates.cache_clear()
