@@ -13,11 +13,11 @@ import importlib.machinery
 import inspect
 import os
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.inventory import Device, bound, is_capturing, synchronize
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ class Pauses:
     def __init__(self, device: Device, names: OwnNames) -> None:
         self._device = device
         self._names = names
-        self._thread = threading.get_ident()
+        self._thread = Real.this_thread()
         self._paused: set[Any] = set()
 
     def pause(self) -> bool:
@@ -55,7 +55,7 @@ class Pauses:
             synchronize(self._device)
         activities = torch.module.profiler.ProfilerActivity
         self._paused = {activities.CUDA}
-        if threading.get_ident() == self._thread:
+        if Real.this_thread() == self._thread:
             # Operators are recorded by callbacks of a thread: another's are not ours to take off.
             self._paused.add(activities.CPU)
         self._toggle(False)
@@ -120,7 +120,7 @@ class Autotuning:
 
     def __init__(self, session: Pauses) -> None:
         self._session = session
-        self._lock = threading.Lock()
+        self._lock = Real.lock()
         self._is_paused = False
         self._lost = False
         self._undoing = contextlib.ExitStack()
