@@ -35,9 +35,9 @@ def test_both_sides_stand_in_one_list_in_launch_order(
         "  200.7  231.4  us in all",
         "",
         "triton_poi_fused [gelu, mul] is now gelu + mul: 36.7us -> 69.2us",
-        "launches: 4 -> 5",
-        "gpu_busy: 203.4us -> 232.7us (+14.4 %)",
-        "peak_memory: 101 MB -> 151 MB",
+        "launches 4 -> 5",
+        "gpu_busy 203.4us -> 232.7us (+14.4 %)",
+        "peak_memory 101 MB -> 151 MB (+50.0 %)",
         "one trace of each cannot separate change from noise",
     ]
 
