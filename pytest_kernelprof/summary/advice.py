@@ -84,7 +84,7 @@ def _where(problem: Problem) -> str:
     """``model.py:17: new: elementwise [copy] (12 tests)``."""
     worst, tests = problem.rows[0], count_words(problem.tests, "test")
     name = worst.name if problem.tests == 1 else tests
-    return f"{_lines_of(worst)}: {_what_of(worst)} ({name})"
+    return f"{_lines_of(worst)}: {_what_of(worst, problem.cause)} ({name})"
 
 
 def _lines_of(entry: Entry) -> str:
@@ -94,12 +94,12 @@ def _lines_of(entry: Entry) -> str:
     return cause_lines(*told) or line_words(entry.place) or entry.file
 
 
-def _what_of(worst: Entry) -> str:
+def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     limits with their values and, if it is one thing, the cause."""
     found = ", ".join(first_of(worst.found, _MOST_LIMITS))
     limit = found.partition(": ")[0]
-    for cause in worst.causes[:1]:
+    if cause is not None:
         words = brief_words(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"

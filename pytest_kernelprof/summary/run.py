@@ -311,7 +311,12 @@ def _common_cause(entries: Sequence[Entry]) -> Cause | None:
     causes = [one for entry in entries for one in entry.causes[:1]]
     if not causes:
         return None
-    first, *others = (_DIGITS.split(one.text) for one in causes)
+    texts = [one.text for one in causes]
+    if found := next(filter(None, map(_TIMES.search, texts)), None):  # where others have one
+        at = found.start()
+        once = [one for one in texts if one[:at] == found.string[:at] and not _TIMES.match(one, at)]
+        texts = [f"{one[:at]} x1{one[at:]}" if one in once else one for one in texts]
+    first, *others = map(_DIGITS.split, texts)
     if any(one[::2] != first[::2] for one in others):
         return causes[0]
     columns = (sorted(several, key=_number) for several in zip(first, *others, strict=True))
@@ -319,6 +324,7 @@ def _common_cause(entries: Sequence[Entry]) -> Cause | None:
     return structs.replace(causes[0], text="".join(words))
 
 
+_TIMES = re.compile(r" x\d+\b")
 _DIGITS = re.compile(r"(\d[\d,.]*\d|\d)")
 
 

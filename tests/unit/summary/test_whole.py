@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
+from records import CPU, GEMM, MLP, MUL, around, counted, held_to, kernel, mlp, profile, timed
 
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Place, Profile, Status, Verdict
@@ -111,6 +113,23 @@ def test_a_shared_cause_says_from_how_many_to_how_many() -> None:
     assert problem.cause.text == (
         "2 to 4 kernels, limit 0: vectorized_elementwise [mul] x2 to 4, from aten::mul"
     )
+
+
+def test_a_new_kernel_that_tests_share_has_the_least_and_the_most_of_its_times() -> None:
+    def of(name: str, times: int) -> Test:
+        new = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * times
+        found = diff_profiles(profile(MLP[:1]), profile([*MLP[:1], *new]))
+        more = MetricDelta(
+            name="kernels", baselines=(1.0,), current=1.0 + times, change="worse", judged=True
+        )
+        worse = ProfileComparison(
+            source="revision", test=f"t.py::{name}", change="worse", kernels=found, metrics=(more,)
+        )
+        return Test(f"t.py::{name}", (held_to(profile(MLP[:1]), worse),), outcome="failed")
+
+    (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 1)))).problems
+    assert problem.cause is not None
+    assert problem.cause.text == "vectorized_elementwise [mul] x1 to 4, from aten::mul"
 
 
 def test_what_is_incomplete_says_what_is_missing_and_how_often_it_was_tried() -> None:
