@@ -296,6 +296,11 @@ class Table:
         return cls(tuple(replace(one, cells=of) for one, of in zip(columns, cells, strict=True)))
 
     @property
+    def shown(self) -> list[Column]:
+        """The columns that have a word."""
+        return [one for one in self.columns if any(one.cells)]
+
+    @property
     def whole(self) -> Table:
         """The table with its extra columns."""
         return Table((*self.columns[:-2], *self.extra, *self.columns[-2:]), self.signs)

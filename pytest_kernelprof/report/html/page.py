@@ -1,5 +1,5 @@
 """The page: what the summary says, each test once with its detail, style and script in one file.
-The template lays it out."""
+The templates lay it out."""
 
 from __future__ import annotations
 
@@ -7,29 +7,59 @@ import base64
 import functools
 import hashlib
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
+from msgspec import structs
 
-from pytest_kernelprof.report.html.details import Detailer, FullNames
-from pytest_kernelprof.report.html.markup import Html, cut, element, mark, table, text, word_of
+from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.kernel_tables import comparison_notes, comparison_table
+from pytest_kernelprof.report.kernel_tables import (
+    NOUNS,
+    change_table,
+    comparison_notes,
+    comparison_table,
+    copy_table,
+    diff_words,
+    kernel_table,
+    metric_table,
+    note_lines,
+    nouns_of,
+    rank_table,
+    wait_table,
+)
+from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
+from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
+from pytest_kernelprof.summary.kernels import new_kernels
+from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import comparison_line
-from pytest_kernelprof.summary.words import cause_lines, parts_of
+from pytest_kernelprof.summary.verdicts import (
+    comparison_line,
+    footing,
+    guilty_kernels,
+    verdict_line,
+)
+from pytest_kernelprof.summary.words import (
+    cause_lines,
+    count_words,
+    doubt_words,
+    parts_of,
+    shown_rank,
+)
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.records.comparison import Source
+    from markupsafe import Markup
+
+    from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, Source
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause
+    from pytest_kernelprof.records.profile import Cause, Profile
     from pytest_kernelprof.report.tables import Column
     from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
@@ -38,38 +68,44 @@ if TYPE_CHECKING:
 WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
 """The details of the worst profiles are whole, in so many bytes; those of others compact, in so
 many in all. The rest are rows of the table alone."""
-_MOST_ROWS, _MOST_CAUSES = 40, 3
+_MOST_ROWS, _MOST_CAUSES, _MOST_CHANGES = 40, 3, 200
 """Rows of a group that are seen at once, where it has no number of its own: the script has a button
-for the others. Causes of a row."""
-_LONGEST_OF_ALL = 2_000
-_IN_TEMPLATE = (
-    *(mark, word_of, cause_lines, parts_of, format_time, cut),
-    *(table, comparison_table, comparison_notes, comparison_line),
-)
+for the others. Causes of a row. Changes in a detail."""
+WHOLE, COMPACT = 200, 8
+"""So many rows a table of kernels has, in a whole detail and in a compact one."""
+LONGEST, _LONGEST_OF_ALL = 400, 2_000
+
+
+def cut(words: str, longest: int = LONGEST) -> str:
+    """Both ends of what is longer, and how much is missing between."""
+    if len(words) <= longest:
+        return words
+    half = longest // 2
+    return f"{words[:half]} … {len(words) - 2 * half:,} characters … {words[-half:]}"
 
 
 def html_of(run: Run) -> str:
     """Return the run as one HTML page, which loads nothing from anywhere."""
-    template = _templates().get_template("page.html.j2")
     summary = summary_of(run)
-    names, data = FullNames(), ScriptData()
     baselines: dict[Source, str] = {one.baseline.source: one.base for one in summary.compared}
-    detailer = Detailer(names, data, {"snapshot": "the kernel snapshot", **baselines})
+    detailer = Detailer({"snapshot": "the kernel snapshot", **baselines})
     title, _, lede = summary.sentence.partition("; ")
     if summary.open:  # the first line says what was not judged
         title, lede = summary.sentence, ""
-    return template.render(
-        title=title.removesuffix("."),
-        lede=f"{lede[:1].upper()}{lede[1:]}",
-        tone=MARKS[summary.overall].tone,
-        summary=summary,
-        run=run,
-        tests=_Tests(summary, detailer),
-        most_rows=_MOST_ROWS,
-        most_causes=_MOST_CAUSES,
-        names=names,
-        data=data,
-        **_assets(),
+    return (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            title=title.removesuffix("."),
+            lede=f"{lede[:1].upper()}{lede[1:]}",
+            summary=summary,
+            run=run,
+            tests=_Tests(summary, detailer),
+            most_rows=_MOST_ROWS,
+            most_causes=_MOST_CAUSES,
+            detailer=detailer,
+            **_assets(),
+        )
     )
 
 
@@ -83,13 +119,16 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for one in _IN_TEMPLATE:
+    functions = (cause_lines, comparison_line, comparison_notes, comparison_table, cut)
+    for one in (*functions, doubt_words, format_time, parts_of, verdict_line):
         found.globals[one.__name__] = one
+    found.globals["MARKS"] = MARKS
     return found
 
 
 def _harmless(value: Any) -> Any:
-    """As ``text``, for what the template escapes itself."""
+    """Cut text, and escape control characters and marks that turn the direction of writing. The
+    template escapes the rest."""
     return printable(cut(value, _LONGEST_OF_ALL)) if type(value) is str else value
 
 
@@ -137,14 +176,14 @@ class _Table:
         cells = zip(*(one.cells for one in self.columns), strict=True)
         self._cells = dict(zip(map(id, rows), cells, strict=True))
 
-    def cells(self, one: Entry) -> Iterator[tuple[Column, Html]]:
-        """The columns with the cells of a row: empty ones where it has no profile."""
+    def cells(self, one: Entry) -> Iterator[tuple[Column, str, bool]]:
+        """The columns with the cells of a row, and whether each is bad: empty ones where it has no
+        profile."""
         blank = ("",) * len(self.columns)
         for column, words in zip(self.columns, self._cells.get(id(one), blank), strict=True):
             is_change = ARROW in words or column.key == "change"
             is_bad = " > " in words or (is_change and one.told == "failed")
-            told = text(words.replace(ARROW, " → "))
-            yield column, element("b", told, "x-bad") if is_bad else told
+            yield column, words.replace(ARROW, " → "), is_bad
 
     def more(self, one: Entry, causes: Sequence[Cause]) -> str:
         """What is wrong or changed in a row and is not in its cells or first causes."""
@@ -194,14 +233,14 @@ class _Tests:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
 
-    def detail(self, one: Entry) -> tuple[str, Html]:
+    def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
         then compact, then none. The template asks for them in the order of the page."""
         if not isinstance(one, Row):
-            return "", Html("")
+            return "", ""
         if self._size > MOST_BYTES:
             self.without += 1
-            return "", Html("")
+            return "", ""
         self._details += 1
         place = f"p{self._details}"
         if self._size > WHOLE_BYTES:
@@ -210,3 +249,131 @@ class _Tests:
             found, drawn = self._detailer.whole(one.profile, place)
         self._size += len(found) + drawn
         return place, found
+
+
+# One profile in detail: limits, ranks, what changed, kernels, metrics, how it was measured.
+
+
+class Part(NamedTuple):
+    """A part of a detail: a table, and facts; nothing where there are neither.
+
+    Attributes:
+        title: its heading; of what the script draws, which rank it is of.
+        note: beside the heading.
+        kind: the class of the table. drawn: the class of what the script draws here.
+    """
+
+    title: str
+    table: Table = Table(())
+    facts: Sequence[str] = ()
+    note: str = ""
+    kind: str = ""
+    drawn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Detailer:
+    """Makes the details of one page.
+
+    Attributes:
+        baselines: what each kind of baseline is called.
+        names: the full names of kernels with their numbers: each stands once on the page.
+        data: what the script draws.
+    """
+
+    baselines: Mapping[Source, str]
+    names: dict[str, int] = field(default_factory=dict)
+    data: ScriptData = field(default_factory=ScriptData)
+
+    def whole(self, profile: Profile, place: str) -> tuple[Markup, int]:
+        """All of a profile, of several ranks that of the one that its first failed limit is about;
+        and about so many bytes are kept for the script.
+
+        Args:
+            place: of the detail on the page.
+        """
+        shown = shown_rank(profile)
+        drawn = shown if shown.timeline else profile
+        ranks = (f" of rank {one.rank}" for one in (shown, drawn))
+        of, of_drawn = ranks if profile.other_ranks else ("", "")
+        guilty = guilty_kernels(profile, shown)
+        shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
+        kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty).whole
+        on_cpu, peers = profile.environment.kind == "cpu", ranks_of(profile)
+        what, waits = (
+            ("CPU operators", "Would wait for a GPU")
+            if on_cpu
+            else ("Kernels", "Waits for the GPU")
+        )
+        parts = [
+            *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
+            *self._changes(profile),
+            Part(of_drawn, drawn="timeline-of"),
+            Part(what + of, kernels, note=_sum_of_kernels(shown), kind="kernels"),
+            Part(f"Metrics{of}", metric_table(shown), note="per call"),
+            Part(of, drawn="plots-of"),
+            Part(f"Memory copies{of}", copy_table(shown)),
+            Part(waits + of, wait_table(shown)),
+            Part(f"How {of.removeprefix(' of ') or 'it'} was measured", facts=_measured(shown)),
+        ]
+        return self._told(profile, parts), self.data.add(place, drawn, shown)
+
+    def compact(self, profile: Profile) -> Markup:
+        """Limits, metrics, and the costliest kernels: of a page with many details."""
+        metrics = metric_table(profile).columns[:2]
+        facts = [", ".join(map(" ".join, zip(*(one.cells for one in metrics), strict=True)))]
+        if profile.timeline is not None and profile.timeline.kind:
+            facts.append("No timeline: the page would be too large. The run document has it.")
+        kernels = Part("", kernel_table(profile, most=COMPACT))
+        return self._told(profile, [Part("", facts=facts), kernels])
+
+    def number_of(self, full: str) -> int:
+        """The number of a full name; 0 where it is no other than the short one."""
+        is_other = full and short_name(full) != full
+        return self.names.setdefault(full, len(self.names) + 1) if is_other else 0
+
+    def _told(self, profile: Profile, parts: Sequence[Part]) -> Markup:
+        macros: Any = _templates().get_template("detail.html.j2").module
+        told: Markup = macros.detail(profile, parts, self)
+        return told
+
+    def _changes(self, profile: Profile) -> Iterator[Part]:
+        """What changed against each baseline."""
+        for found in (one.comparison for one in profile.verdicts if one.comparison is not None):
+            diff = found.kernels
+            if diff is not None and _has_news(found, diff):
+                facts = [diff_words(diff), *note_lines(found)]
+                left = f"{count_words(diff.left_out, 'more change')} not shown"
+                facts += [left] if diff.left_out else []
+                made = change_table(diff.changes, nouns_of(diff), _MOST_CHANGES)
+                baseline = self.baselines.get(found.source, "the baseline")
+                yield Part(f"{diff.what.capitalize()} against {baseline}", made, facts)
+
+
+def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
+    """Whether kernels differ; where it is not the same, whether their order or times do."""
+    differs = found.change != "same" and (found.source == "snapshot" or diff.retimed)
+    return bool(diff.came_or_went or differs)
+
+
+def _sum_of_kernels(profile: Profile) -> str:
+    """How many there are, and what they take."""
+    groups = kernel_groups(profile).values()
+    number = count_words(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
+    return f"{number} in one round, {format_time(sum(us for _, us in groups))}"
+
+
+def _measured(profile: Profile) -> list[str]:
+    """Where it ran, how complete it is, what is not available."""
+    facts = [footing(profile)]
+    if profile.rounds:
+        one_shot = ", as it stood: not warmed up, once" if profile.one_shot else ""
+        facts.append(f"{count_words(profile.rounds, 'profiled round')}{one_shot}")
+    if profile.variants:
+        kinds = count_words(len(profile.variants) + 1, "different sequence")
+        facts.append(f"UNSTABLE: rounds launch {kinds} of kernels; shown is the longest")
+    if not profile.kernels_kept:
+        facts.append("its kernels were not kept: the test has very many profiles")
+    if profile.trace:
+        facts.append(f"trace: {profile.trace}")
+    return facts

@@ -7,9 +7,10 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.document import LETTERS
-from pytest_kernelprof.report.html.markup import Html
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
@@ -52,14 +53,14 @@ class ScriptData:
         self._details[place] = told
         return len(told)
 
-    def block(self) -> Html:
+    def block(self) -> Markup:
         """The text between the tags of a script: nothing in it ends that, or begins another."""
         names = json.dumps(list(map(printable, self._names)), separators=(",", ":"))
         details = ",".join(f"{json.dumps(place)}:{told}" for place, told in self._details.items())
         whole = f'{{"names":{names},"details":{{{details}}}}}'
         for character, escape in _ESCAPED.items():
             whole = whole.replace(character, escape)
-        return Html(whole)
+        return Markup(whole)
 
     def _timeline(self, one: Timeline) -> dict[str, Any]:
         """Columns of whole numbers: times as parts of a microsecond, starts from the one before."""

@@ -20,16 +20,13 @@ from pytest_kernelprof.records.comparison import (
 )
 from pytest_kernelprof.records.document import bounded
 from pytest_kernelprof.records.profile import KernelGroup, Profile
-from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
-from pytest_kernelprof.report.html.markup import cut, table
-from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.tables import Column
+from pytest_kernelprof.report.html.page import WHOLE, Detailer, cut
 
 
 def detail(profile: Profile, name: str = "main (abc1234)") -> str:
     """All of a profile, without tags: a cell or a block a line."""
     names: dict[Source, str] = {"revision": name, "snapshot": "the kernel snapshot"}
-    told, _ = Detailer(FullNames(), ScriptData(), names).whole(profile, "p1")
+    told, _ = Detailer(names).whole(profile, "p1")
     lines = re.sub(r"<(?:td|tr|p|section|h3|li)\b[^>]*>", "\n", told)
     plain = html.unescape(re.sub(r"<[^>]+>", "", lines))
     return re.sub(r"\n+", "\n", re.sub(r" *\n *", "\n", re.sub(" +", " ", plain)))
@@ -83,9 +80,12 @@ def test_long_names_lose_their_middle_and_say_how_much() -> None:
 
 
 def test_a_column_that_is_empty_in_every_row_is_no_column() -> None:
-    found = table([Column("a", ("1", "")), Column("b", ("", ""))])
-    assert "<th class=n>a</th>" in found
-    assert ">b</th>" not in found
+    found, _ = Detailer({}).whole(profile_of(4), "p1")
+    assert "<th class=n>registers</th>" in found
+    assert "registers" not in Detailer({}).compact(profile_of(4))
+    unlaunched = tuple(replace(one, registers=0) for one in profile_of(4).kernels)
+    found, _ = Detailer({}).whole(replace(profile_of(4), kernels=unlaunched), "p1")
+    assert "registers" not in found
 
 
 def test_a_diff_names_new_kernels_and_launch_order_marks_them() -> None:
@@ -169,7 +169,7 @@ def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> 
         *("kernels\n5\n", "How rank 1 was measured"),
     ):
         assert line in told
-    assert 'data-rank=" of rank 0"' in Detailer(FullNames(), ScriptData(), {}).whole(first, "p1")[0]
+    assert 'data-rank=" of rank 0"' in Detailer({}).whole(first, "p1")[0]
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:
