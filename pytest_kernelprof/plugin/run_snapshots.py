@@ -214,9 +214,12 @@ class SnapshotUpdate:
         from pytest_kernelprof.report.commands import snapshot_lines
 
         ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
-        verbose = self._config.get_verbosity() > 0
-        lines = snapshot_lines(ended, len(self._not_used), verbose=verbose)
-        self._lines += lines[:1] if self._config.getoption("kernelprof_report") else lines
+        self._lines += snapshot_lines(
+            ended,
+            len(self._not_used),
+            verbose=self._config.get_verbosity() > 0,
+            counts_alone=self._config.getoption("kernelprof_report"),
+        )
 
     def _update(self, tests: Iterable[Told]) -> None:
         from pytest_kernelprof.baselines.snapshots import path_of, update, why_failed

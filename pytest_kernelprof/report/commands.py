@@ -466,7 +466,7 @@ _SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "mi
 
 
 def snapshot_lines(
-    told: Sequence[tuple[str, SnapshotReport]], unused: int, *, verbose: bool
+    told: Sequence[tuple[str, SnapshotReport]], unused: int, *, verbose: bool, counts_alone: bool
 ) -> list[str]:
     """Return how the tests of a run compare with their snapshots, and those that differ with their
     kernels; nothing if all are as agreed, or there are none.
@@ -474,6 +474,7 @@ def snapshot_lines(
     Args:
         told: the tests, by their ids. unused: how many entries no test has.
         verbose: all tests that differ; else those whose kernels do, in a few lines.
+        counts_alone: whether a report tells the rest.
     """
     taken = [one for _, one in told]
     counts = Counter(one.state for one in taken)
@@ -503,8 +504,9 @@ def snapshot_lines(
     shown = first_of(lines, most, "  ... and {} more lines with -v")
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
-    ends = f": {command}" if outdated or unused else ""
-    return list(map(printable, [f"snapshots: {', '.join(parts)}{ends}", *shown]))
+    ends = f": {command}" if unused or (outdated and not counts_alone) else ""
+    head = f"snapshots: {', '.join(parts)}{ends}"
+    return list(map(printable, [head, *([] if counts_alone else shown)]))
 
 
 def update_lines(
