@@ -156,8 +156,7 @@ def _comm_bytes(reading: Reading, rounds: Sequence[Ints]) -> Metric:
     if len(unsaid):
         names = (name.partition("(")[0] for name in reading.trace.activities.name[unsaid].tolist())
         return absent(
-            "comm_bytes",
-            f"not available: the trace does not say how much {tally(names)} exchange",
+            "comm_bytes", f"not available: the trace does not say how much {tally(names)} exchange"
         )
     return metric_of("comm_bytes", [sum(size or 0 for size in of_round) for of_round in sizes])
 

@@ -329,8 +329,7 @@ def bound_of(
     busy = metrics["gpu_busy"].value
     if timings is None or timings.back_to_back_us is None or not busy:
         return Bound(
-            "unknown",
-            "no unprofiled back-to-back calls to compare with the device's time",
+            "unknown", "no unprofiled back-to-back calls to compare with the device's time"
         )
     if metrics["syncs"].value:
         return Bound("sync", f"the host waits {metrics['syncs'].value:.0f} times inside the call")

@@ -318,13 +318,7 @@ def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
     """The compute operators of these rows, in the form of kernels."""
     ops = reading.trace.operators
     return tuple(
-        Kernel(
-            name,
-            duration,
-            *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0),
-            "operator",
-            chain,
-        )
+        Kernel(name, duration, *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0), "operator", chain)
         for name, duration, chain in zip(
             ops.name[rows].tolist(),
             ((ops.end[rows] - ops.start[rows]) / 1e3).tolist(),

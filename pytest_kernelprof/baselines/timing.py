@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines.protocol import (
-    At,
-    Collect,
-    Done,
-    DoStep,
-    Go,
-    RunTest,
-    do_step,
-)
+from pytest_kernelprof.baselines.protocol import At, Collect, Done, DoStep, Go, RunTest, do_step
 from pytest_kernelprof.baselines.worker import START_STEPS, ContextOrder, Worker, WorkerError
 from pytest_kernelprof.gpu.usage_lock import at_rest
 from pytest_kernelprof.records.comparison import Paired, Sampled, Side, TimedPair

@@ -301,10 +301,7 @@ class KernelProfile:
 
 
 def hold_comparisons(
-    test: MeasuredTest,
-    fn: Callable[..., Any],
-    arguments: Arguments,
-    group: object = None,
+    test: MeasuredTest, fn: Callable[..., Any], arguments: Arguments, group: object = None
 ) -> None:
     """Compare what was profiled with the reference of each marker, on the ranks that have made the
     call; a failure is reported at the end."""

@@ -304,8 +304,7 @@ def for_tables(profile: Profile, *, kernels: bool = False) -> Profile:
 def _groups(profile: Profile, kept: int) -> tuple[KernelGroup, ...]:
     """The other kernels by name, those that take most; the rest as one group without a name."""
     groups = sorted(
-        (*grouped(profile.kernels[kept:]), *profile.more_kernels),
-        key=lambda one: -one.duration_us,
+        (*grouped(profile.kernels[kept:]), *profile.more_kernels), key=lambda one: -one.duration_us
     )
     told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
     rest = groups[MOST_NAMES:]

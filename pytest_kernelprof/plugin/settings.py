@@ -16,12 +16,7 @@ import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
-from pytest_kernelprof.units import (
-    parse_percent,
-    parse_times,
-    whole_number,
-    whole_number_words,
-)
+from pytest_kernelprof.units import parse_percent, parse_times, whole_number, whole_number_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

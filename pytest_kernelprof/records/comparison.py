@@ -18,11 +18,7 @@ from pytest_kernelprof.records.metrics import METRICS, MetricSpec
 
 Source = Literal["snapshot", "revision", "run", "trace"]
 """What a baseline is."""
-LIMIT_OF: dict[Source, str] = {
-    "snapshot": "snapshot",
-    "revision": "against",
-    "run": "earlier run",
-}
+LIMIT_OF: dict[Source, str] = {"snapshot": "snapshot", "revision": "against", "run": "earlier run"}
 """The name that verdicts by a baseline have."""
 BASELINE_WORDS: dict[Source, str] = {
     "snapshot": "the snapshot",

@@ -149,7 +149,5 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
     def keeping_throttled(self, rounds: int) -> Conditions:
         """The same, where so many rounds were kept, not discarded, although the GPU throttled."""
         return msgspec.structs.replace(
-            self,
-            kept_throttled_rounds=rounds,
-            discarded_rounds=self.discarded_rounds - rounds,
+            self, kept_throttled_rounds=rounds, discarded_rounds=self.discarded_rounds - rounds
         )

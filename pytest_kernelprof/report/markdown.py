@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
-_SIGNS: Mapping[Overall, str] = {
-    "failed": "❌",
-    "undecided": "⚠️",
-    "passed": "✅",
-    "not judged": "",
-}
+_SIGNS: Mapping[Overall, str] = {"failed": "❌", "undecided": "⚠️", "passed": "✅", "not judged": ""}
 _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400

@@ -121,7 +121,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.99) -> Interv
 # Experimental Statistics, table A-7 (NIST/SEMATECH e-Handbook, section 7.2.6.3). By sample size.
 _TOLERANCE = {
     2: 37.094, 3: 10.553, 4: 7.042, 5: 5.741, 6: 5.062, 7: 4.642, 8: 4.354, 9: 4.143, 10: 3.981,
-    11: 3.852, 12: 3.747, 13: 3.659, 14: 3.585, 15: 3.520, 20: 3.295,
+    11: 3.852, 12: 3.747, 13: 3.659, 14: 3.585, 15: 3.520, 20: 3.295
 }  # fmt: skip
 
 # A difference of two times may be near zero, which makes percentages meaningless.

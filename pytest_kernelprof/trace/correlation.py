@@ -459,8 +459,7 @@ def of_each_process(trace: Trace) -> list[Trace]:
 def _rows(table: Table, rows: Bools) -> Table:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
     return replace(
-        table,
-        **{name: column[rows] for name, column in columns.items() if column is not None},
+        table, **{name: column[rows] for name, column in columns.items() if column is not None}
     )
 
 

@@ -536,10 +536,7 @@ _NOT_ITS_FORM = (msgspec.DecodeError, ArithmeticError, ValueError, RecursionErro
 
 
 def read_trace(
-    path: str | os.PathLike[str],
-    *,
-    max_bytes: int = MOST_BYTES,
-    inputs: InputsRead = "presence",
+    path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES, inputs: InputsRead = "presence"
 ) -> Trace:
     """Read a trace file, plain or gzip.
 

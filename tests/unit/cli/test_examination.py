@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pytest_kernelprof.cli import machine_checks as checks
-from pytest_kernelprof.cli.machine_checks import driver_version, examine_machine
+from pytest_kernelprof.cli import doctor as checks
+from pytest_kernelprof.cli.doctor import driver_version, examine_machine
 from pytest_kernelprof.gpu.inventory import why_no_gpu
 
 
@@ -49,7 +49,7 @@ def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
-    folder, error, free = checks._temp_folder()
+    folder, error, free = checks._folder_of_traces()
     assert folder == "/proc/nowhere"
     assert error
     assert free is None
