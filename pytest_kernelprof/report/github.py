@@ -144,8 +144,15 @@ def _together(rows: Sequence[Entry]) -> str:
     found = [one for row in rows for one in row.found]
     alike = [one for one, number in Counter(found).items() if number == len(rows)]
     names = dict.fromkeys(one.partition(": ")[0] for one in found if one not in alike)
-    worse = ("worse" if name in LIMIT_OF.values() else f"{name} exceeded" for name in names)
-    return ", ".join([*alike, *worse])
+    return ", ".join([*alike, *map(_worse_words, names)])
+
+
+def _worse_words(name: str) -> str:
+    """``max_kernels exceeded``, ``worse than main``."""
+    if name == LIMIT_OF["run"]:
+        return "worse than the earlier run"
+    revision = name.removeprefix(f"{LIMIT_OF['revision']} ")
+    return f"{name} exceeded" if revision == name else f"worse than {revision}"
 
 
 def notice_of(run: Run) -> str:

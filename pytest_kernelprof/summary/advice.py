@@ -108,7 +108,8 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
         if worst.told == "incomplete":
             return words.partition("; ")[0]
         if is_one and (cause.sign or says_all):
-            return f"{_SIGNED[cause.sign]}{words}"
+            told = [cause, *(one for one in worst.causes if cause.sign == "-" and one.sign == "+")]
+            return ", ".join(f"{_SIGNED[one.sign]}{brief_words(one)}" for one in told[:2])
         if is_one and worst.told == "failed" and len(worst.found) == 1:
             return f"{found}, {words.rpartition(': ')[2]}"
     return found
