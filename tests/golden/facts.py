@@ -314,7 +314,7 @@ _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|worse than \S+ \()", "revision"),
-    (r"worse$", "revision"),
+    (r"worse than \S+$", "revision"),
     (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
