@@ -45,23 +45,32 @@ class Command(NamedTuple):
 
 
 def _option(
-    flags: str, words: str, *, parse: Callable[[str], object] | None = None, **form: Any
+    flags: str,
+    words: str,
+    usual: object = None,
+    parse: Callable[[str], object] | None = None,
+    **form: Any,
 ) -> AddOption:
     """Return what adds an option or an argument to a parser, by ``add_argument``.
 
     Args:
-        flags: its names, separated by spaces. words: its help.
+        flags: its names, separated by spaces, the last with what help pages show for its value
+            ("--top=N"). words: its help. usual: its default, which the help tells, if any.
         parse: returns the value of a text; raises ValueError if it has none.
     """
+    names, _, shown = flags.partition("=")
 
     def value(text: str) -> object:
         try:
             return parse(text) if parse else text
         except ValueError as error:
-            raise KernelprofError(f"{flags}: {error}") from None
+            raise KernelprofError(f"{names}: {error}") from None
 
+    form |= {"metavar": shown} if shown else {}
     form |= {"type": value} if parse else {}
-    return methodcaller("add_argument", *flags.split(), help=words, **form)
+    if usual is not None:
+        form["default"], words = usual, f"{words} (default: %(default)s)"
+    return methodcaller("add_argument", *names.split(), help=words, **form)
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -77,11 +86,7 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 _flag = functools.partial(_option, action="store_true")
 _MAX_SIZE = _option(
-    "--max-size",
-    "refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
-    parse=parse_bytes,
-    default="8 GB",
-    metavar="SIZE",
+    "--max-size=SIZE", "refuse a file that is larger than SIZE when unpacked", "8 GB", parse_bytes
 )
 
 COMMANDS = {
@@ -92,11 +97,10 @@ COMMANDS = {
         "trace_commands.show",
         (
             _option(
-                "traces",
+                "traces=TRACE",
                 "a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for "
                 "ranks",
                 nargs="+",
-                metavar="TRACE",
             ),
             _option(
                 "--sort",
@@ -104,7 +108,7 @@ COMMANDS = {
                 "(order). Default: launch order up to 50 kernels, else total time",
                 choices=("name", "calls", "each", "total", "order"),
             ),
-            _option("--top", "print N rows", parse=_at_least(1), metavar="N"),
+            _option("--top=N", "print N rows", parse=_at_least(1)),
             _flag("--all", "print every row, without folding"),
             _flag("--operators", "print the operators of one round as a tree"),
             _flag("--json", "print the profile as JSON"),
@@ -120,11 +124,7 @@ COMMANDS = {
             _option("trace", "a Chrome trace of torch.profiler; no other machine gets it"),
             _flag("--no-browser", "print the address and open nothing"),
             _option(
-                "--timeout",
-                "stop if nothing has read it after TIME (default: %(default)s)",
-                parse=parse_duration,
-                default="5min",
-                metavar="TIME",
+                "--timeout=TIME", "stop if nothing has read it after TIME", "5min", parse_duration
             ),
             _MAX_SIZE,
         ),
@@ -143,11 +143,10 @@ COMMANDS = {
             _option("new", "the trace or folder to compare with it"),
             _flag("--json", "print the comparison as JSON"),
             _option(
-                "--lines",
-                "print at most N rows; if there are more, only the changes (default: %(default)s)",
-                parse=_at_least(0),
-                default=40,
-                metavar="N",
+                "--lines=N",
+                "print at most N rows; if there are more, only the changes",
+                40,
+                _at_least(0),
             ),
             _MAX_SIZE,
         ),
@@ -158,20 +157,16 @@ COMMANDS = {
         "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error",
         "run_commands.compare",
         (
-            _option("runs", "earlier runs, then the new one", nargs="+", metavar="RUN.json"),
+            _option("runs=RUN.json", "earlier runs, then the new one", nargs="+"),
             _option(
-                "--fail-on",
+                "--fail-on=METRIC:MARGIN",
                 "fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
                 "repeated (default: any higher count fails)",
                 action="append",
                 default=[],
-                metavar="METRIC:MARGIN",
             ),
             _option(
-                "--format",
-                "print in this format (default: text)",
-                choices=("text", "markdown", "json"),
-                default="text",
+                "--format", "print in this format", "text", choices=("text", "markdown", "json")
             ),
         ),
     ),
@@ -181,19 +176,10 @@ COMMANDS = {
         "0 if it was reported, 2 for an error",
         "run_commands.report",
         (
-            _option(
-                "runs",
-                "run documents; several are reported as one run",
-                nargs="+",
-                metavar="RUN.json",
-            ),
-            _option("--html", "write the results as a page for a browser", metavar="PATH"),
-            _option(
-                "--markdown", "write the results as Markdown, for a pull request", metavar="PATH"
-            ),
-            _option(
-                "--benchmark-json", "write the times as pytest-benchmark's JSON", metavar="PATH"
-            ),
+            _option("runs=RUN.json", "run documents; several are reported as one run", nargs="+"),
+            _option("--html=PATH", "write the results as a page for a browser"),
+            _option("--markdown=PATH", "write the results as Markdown, for a pull request"),
+            _option("--benchmark-json=PATH", "write the times as pytest-benchmark's JSON"),
             _flag(
                 "--github",
                 "add the results to the step summary and annotate lines (in GitHub Actions)",
@@ -209,12 +195,11 @@ COMMANDS = {
         "0 if all snapshots were written, 1 if one was not, 2 for an error",
         "run_commands.update_snapshots",
         (
-            _option("run_document", "made by pytest --kernelprof-json", metavar="RUN.json"),
+            _option("run_document=RUN.json", "made by pytest --kernelprof-json"),
             _option(
-                "--root",
+                "--root=DIR",
                 "the root folder of the tests (default: the current folder)",
                 default=".",
-                metavar="DIR",
             ),
             _flag("--new", "add entries only; change none"),
         ),
@@ -232,19 +217,17 @@ COMMANDS = {
         "noise.run",
         (
             _option(
-                "--rounds",
-                "take N rounds of each workload in each process (default: 48)",
-                parse=_at_least(2),
-                default=48,
-                metavar="N",
+                "--rounds=N",
+                "take N rounds of each workload in each process",
+                48,
+                _at_least(2),
             ),
             _option(
-                "--processes",
+                "--processes=N",
                 "compare N new processes (default: 3; more give smaller margins); 1 measures in "
                 "this process and gives no margins",
                 parse=_at_least(1),
                 default=3,
-                metavar="N",
             ),
             _option(
                 "--device",
