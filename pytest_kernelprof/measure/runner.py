@@ -366,12 +366,7 @@ class _Run:
             agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        launches = torch_profiler.prime(self.device)
-        timings = replace(
-            timings,
-            cupti_us_per_launch=launches.cupti_us_per_launch,
-            cupti_ratio=launches.cupti_ratio,
-        )
+        timings = replace(timings, **torch_profiler.prime(self.device)._asdict())
         if isinstance(step, SecondLook):
             self._noted["second_look"] = timings
         else:
