@@ -247,14 +247,9 @@ def current_device(kind: DeviceKind) -> Device:
     with as_made():
         index = torch.cuda.current_device()
         properties = torch.cuda.get_device_properties(index)
-    return Device(
-        "cuda",
-        index,
-        properties.name,
-        f"sm_{properties.major}{properties.minor}",
-        int(getattr(properties, "L2_cache_size", 0)),
-        _versions(torch),
-    )
+    capability = f"sm_{properties.major}{properties.minor}"
+    l2_bytes = int(getattr(properties, "L2_cache_size", 0))
+    return Device("cuda", index, properties.name, capability, l2_bytes, _versions(torch))
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from pytest_kernelprof.measure.arguments import (
     with_progress,
 )
 from pytest_kernelprof.measure.policy import Plan, Progress, Shown
-from pytest_kernelprof.measure.runner import agreed, warm
+from pytest_kernelprof.measure.runner import Run, agreed, warm
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.profiler.session import refuse_to_nest
 from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likeness
@@ -308,8 +308,8 @@ def contest(
             plan = agreed(f"{metric} of {', '.join(callables)}", plan, agreement)
             counts = replace(plan, rounds=policy.EXACT_ROUNDS)
             for name in sorted(callables, key=lambda name: name != reference):  # it is first
-                look = partial(checks.look, name)
-                profile = warm(device, counts, callables[name], arguments, name, agreement, look)
+                run = Run(device, counts, callables[name], arguments, name, agreement=agreement)
+                profile = warm(run, partial(checks.look, name))
                 policy.require_complete(profile)
                 if metric == "latency":
                     policy.require_clock(profile)

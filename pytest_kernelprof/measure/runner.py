@@ -114,7 +114,7 @@ def measure(
     with sharing(device, plan.lock_timeout_s, plan.who):
         torch_profiler.prime(device)
         plan = agreed("the plan", plan, agreement)
-        run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
+        run = Run(device, plan, call, arguments, label, judge, progress, agreement)
         while isinstance(step := run.next_step(), policy.WarmUp):
             run.execute(step)
         # What the first call alone changes is the same in all rounds.
@@ -182,23 +182,14 @@ def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
     return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
 
-def warm(
-    device: Device,
-    plan: Plan,
-    call: Callable[..., Any],
-    arguments: Arguments,
-    label: str,
-    agreement: Agreement,
-    look: Callable[[Any], None],
-) -> Profile:
+def warm(run: Run, look: Callable[[Any], None]) -> Profile:
     """Warm a callable up, and profile it until it is warm and the trace complete.
 
     Args:
         look: called with the first call's result.
     """
-    torch_profiler.prime(device)
-    run = _Run(device, plan, call, arguments, label, agreement=agreement)
-    run.execute(policy.WarmUp(0, plan.warmup))
+    torch_profiler.prime(run.device)
+    run.execute(policy.WarmUp(0, run.plan.warmup))
     look(run.result)
     run.result = None
     run.execute_all_from(run.next_step())
@@ -206,7 +197,7 @@ def warm(
 
 
 @dataclass(eq=False)
-class _Run:
+class Run:
     """A measurement that is being taken: its history, and what its steps returned so far."""
 
     device: Device
