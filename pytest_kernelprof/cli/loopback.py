@@ -9,7 +9,7 @@ import shutil
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,11 +78,29 @@ class _Request(BaseHTTPRequestHandler):
     timeout = _PATIENCE_S
     server_version, sys_version = "kernelprof", ""
 
+    def parse_request(self) -> bool:
+        """Answer nothing but what the page asks for."""
+        known = super().parse_request() and (
+            self.path == self.server.path
+            and self.headers.get_all("Host") == [self.server.host]
+            and self.headers.get("Origin", READER) == READER
+        )
+        if not known:
+            self.send_error()
+        return known
+
     def do_GET(self) -> None:
-        """Send the file."""
-        if self._is_known():
-            with self.server.file.open("rb") as file:
-                size = self._begin(file)
+        """Send the file, or what comes before it alone."""
+        with self.server.file.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self.send_response(HTTPStatus.OK)
+            self._allow()
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(size))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            if self.command == "GET":
                 shutil.copyfileobj(file, self.wfile)
                 self.wfile.flush()
                 if file.tell() >= size:
@@ -90,18 +108,15 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """Send its size."""
-        if self._is_known():
-            with self.server.file.open("rb") as file:
-                self._begin(file)
+        self.do_GET()
 
     def do_OPTIONS(self) -> None:
         """Allow the page to read it; browsers may ask before."""
-        if self._is_known():
-            self.send_response(HTTPStatus.NO_CONTENT)
-            self._allow()
-            self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
-            self.send_header("Access-Control-Allow-Private-Network", "true")
-            self.end_headers()
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self._allow()
+        self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
 
     def send_error(self, *_: object, **__: object) -> None:
         """Say "not found", whatever is wrong."""
@@ -111,27 +126,6 @@ class _Request(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object, **__: object) -> None:
         """Log nothing: requests would fill the terminal."""
-
-    def _is_known(self) -> bool:
-        known = (
-            self.path == self.server.path
-            and self.headers.get_all("Host") == [self.server.host]
-            and self.headers.get("Origin", READER) == READER
-        )
-        if not known:
-            self.send_error()
-        return known
-
-    def _begin(self, file: BinaryIO) -> int:
-        size = os.fstat(file.fileno()).st_size
-        self.send_response(HTTPStatus.OK)
-        self._allow()
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(size))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        return size
 
     def _allow(self) -> None:
         self.send_header("Access-Control-Allow-Origin", READER)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from operator import methodcaller
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import parse_bytes, parse_duration, printable
@@ -33,35 +33,60 @@ kernelprof COMMAND --help describes a command."""
 AddOption = Callable[[argparse.ArgumentParser], object]
 
 
-class Command(NamedTuple):
-    """A subcommand: how it is described, its options, and the function of this room that runs it,
-    whose module is loaded only then."""
+AddCommand = Callable[[str, Any], object]
 
-    help: str
-    example: str
-    status: str
-    run: str
-    options: tuple[AddOption, ...] = ()
+
+def _command(
+    words: str, example: str, status: str, function: str, *options: AddOption
+) -> AddCommand:
+    """Return what adds a subcommand of that name to those of a parser.
+
+    Args:
+        words: its help. function: of this room, runs it; its module is loaded only then.
+    """
+
+    def add(name: str, commands: Any) -> None:
+        added = commands.add_parser(
+            name,
+            help=words,
+            description=f"{words[0].upper()}{words[1:]}.",
+            epilog=f"example: kernelprof {example}\n\nexit status: {status}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        added.set_defaults(function=function)
+        for add_option in options:
+            add_option(added)
+
+    return add
 
 
 def _option(
-    flags: str, words: str, *, parse: Callable[[str], object] | None = None, **form: Any
+    flags: str,
+    words: str,
+    usual: object = None,
+    parse: Callable[[str], object] | None = None,
+    **form: Any,
 ) -> AddOption:
     """Return what adds an option or an argument to a parser, by ``add_argument``.
 
     Args:
-        flags: its names, separated by spaces. words: its help.
+        flags: its names, separated by spaces, the last with what help pages show for its value
+            ("--top=N"). words: its help. usual: its default, which the help tells, if any.
         parse: returns the value of a text; raises ValueError if it has none.
     """
+    names, _, shown = flags.partition("=")
 
     def value(text: str) -> object:
         try:
             return parse(text) if parse else text
         except ValueError as error:
-            raise KernelprofError(f"{flags}: {error}") from None
+            raise KernelprofError(f"{names}: {error}") from None
 
+    form |= {"metavar": shown} if shown else {}
     form |= {"type": value} if parse else {}
-    return methodcaller("add_argument", *flags.split(), help=words, **form)
+    if usual is not None:
+        form["default"], words = usual, f"{words} (default: %(default)s)"
+    return methodcaller("add_argument", *names.split(), help=words, **form)
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -77,184 +102,135 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 _flag = functools.partial(_option, action="store_true")
 _MAX_SIZE = _option(
-    "--max-size",
-    "refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
-    parse=parse_bytes,
-    default="8 GB",
-    metavar="SIZE",
+    "--max-size=SIZE", "refuse a file that is larger than SIZE when unpacked", "8 GB", parse_bytes
 )
 
 COMMANDS = {
-    "show": Command(
+    "show": _command(
         "print the kernels of a trace, or compare the traces of ranks",
         "show trace.json.gz --top=10",
         "0 if the trace is complete, 1 if it is not, 2 for an error",
         "trace_commands.show",
-        (
-            _option(
-                "traces",
-                "a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for "
-                "ranks",
-                nargs="+",
-                metavar="TRACE",
-            ),
-            _option(
-                "--sort",
-                "sort the kernels' names by this column, or list each kernel in launch order "
-                "(order). Default: launch order up to 50 kernels, else total time",
-                choices=("name", "calls", "each", "total", "order"),
-            ),
-            _option("--top", "print N rows", parse=_at_least(1), metavar="N"),
-            _flag("--all", "print every row, without folding"),
-            _flag("--operators", "print the operators of one round as a tree"),
-            _flag("--json", "print the profile as JSON"),
-            _MAX_SIZE,
+        _option(
+            "traces=TRACE",
+            "a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for ranks",
+            nargs="+",
         ),
+        _option(
+            "--sort",
+            "sort the kernels' names by this column, or list each kernel in launch order "
+            "(order). Default: launch order up to 50 kernels, else total time",
+            choices=("name", "calls", "each", "total", "order"),
+        ),
+        _option("--top=N", "print N rows", parse=_at_least(1)),
+        _flag("--all", "print every row, without folding"),
+        _flag("--operators", "print the operators of one round as a tree"),
+        _flag("--json", "print the profile as JSON"),
+        _MAX_SIZE,
     ),
-    "open": Command(
+    "open": _command(
         "open a trace in Perfetto, in the browser",
         "open trace.json.gz",
         "0 if the trace was read, 1 if not, 2 for an error",
         "trace_commands.open_in_perfetto",
-        (
-            _option("trace", "a Chrome trace of torch.profiler; no other machine gets it"),
-            _flag("--no-browser", "print the address and open nothing"),
-            _option(
-                "--timeout",
-                "stop if nothing has read it after TIME (default: %(default)s)",
-                parse=parse_duration,
-                default="5min",
-                metavar="TIME",
-            ),
-            _MAX_SIZE,
-        ),
+        _option("trace", "a Chrome trace of torch.profiler; no other machine gets it"),
+        _flag("--no-browser", "print the address and open nothing"),
+        _option("--timeout=TIME", "stop if nothing has read it after TIME", "5min", parse_duration),
+        _MAX_SIZE,
     ),
-    "diff": Command(
+    "diff": _command(
         "show what changed between two traces",
         "diff old.json.gz new.json.gz",
         "0 also if they differ, 2 for a trace that cannot be read",
         "trace_commands.diff",
-        (
-            _option(
-                "old",
-                "a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per "
-                "rank",
-            ),
-            _option("new", "the trace or folder to compare with it"),
-            _flag("--json", "print the comparison as JSON"),
-            _option(
-                "--lines",
-                "print at most N rows; if there are more, only the changes (default: %(default)s)",
-                parse=_at_least(0),
-                default=40,
-                metavar="N",
-            ),
-            _MAX_SIZE,
+        _option(
+            "old",
+            "a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per rank",
         ),
+        _option("new", "the trace or folder to compare with it"),
+        _flag("--json", "print the comparison as JSON"),
+        _option(
+            "--lines=N",
+            "print at most N rows; if there are more, only the changes",
+            40,
+            _at_least(0),
+        ),
+        _MAX_SIZE,
     ),
-    "compare": Command(
+    "compare": _command(
         "compare a run with earlier runs",
         "compare main.json today.json --fail-on=cuda_time:5%",
         "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error",
         "run_commands.compare",
-        (
-            _option("runs", "earlier runs, then the new one", nargs="+", metavar="RUN.json"),
-            _option(
-                "--fail-on",
-                "fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
-                "repeated (default: any higher count fails)",
-                action="append",
-                default=[],
-                metavar="METRIC:MARGIN",
-            ),
-            _option(
-                "--format",
-                "print in this format (default: text)",
-                choices=("text", "markdown", "json"),
-                default="text",
-            ),
+        _option("runs=RUN.json", "earlier runs, then the new one", nargs="+"),
+        _option(
+            "--fail-on=METRIC:MARGIN",
+            "fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
+            "repeated (default: any higher count fails)",
+            action="append",
+            default=[],
         ),
+        _option("--format", "print in this format", "text", choices=("text", "markdown", "json")),
     ),
-    "report": Command(
+    "report": _command(
         "report a recorded run again, as text or in other formats",
         "report run.json --html=run.html",
         "0 if it was reported, 2 for an error",
         "run_commands.report",
-        (
-            _option(
-                "runs",
-                "run documents; several are reported as one run",
-                nargs="+",
-                metavar="RUN.json",
-            ),
-            _option("--html", "write the results as a page for a browser", metavar="PATH"),
-            _option(
-                "--markdown", "write the results as Markdown, for a pull request", metavar="PATH"
-            ),
-            _option(
-                "--benchmark-json", "write the times as pytest-benchmark's JSON", metavar="PATH"
-            ),
-            _flag(
-                "--github",
-                "add the results to the step summary and annotate lines (in GitHub Actions)",
-            ),
-            _option(
-                "-v --verbose", "list every profile; -vv also kernels", action="count", default=0
-            ),
+        _option("runs=RUN.json", "run documents; several are reported as one run", nargs="+"),
+        _option("--html=PATH", "write the results as a page for a browser"),
+        _option("--markdown=PATH", "write the results as Markdown, for a pull request"),
+        _option("--benchmark-json=PATH", "write the times as pytest-benchmark's JSON"),
+        _flag(
+            "--github",
+            "add the results to the step summary and annotate lines (in GitHub Actions)",
         ),
+        _option("-v --verbose", "list every profile; -vv also kernels", action="count", default=0),
     ),
-    "update": Command(
+    "update": _command(
         "write kernel snapshots from a run document",
         "update run.json",
         "0 if all snapshots were written, 1 if one was not, 2 for an error",
         "run_commands.update_snapshots",
-        (
-            _option("run_document", "made by pytest --kernelprof-json", metavar="RUN.json"),
-            _option(
-                "--root",
-                "the root folder of the tests (default: the current folder)",
-                default=".",
-                metavar="DIR",
-            ),
-            _flag("--new", "add entries only; change none"),
+        _option("run_document=RUN.json", "made by pytest --kernelprof-json"),
+        _option(
+            "--root=DIR",
+            "the root folder of the tests (default: the current folder)",
+            default=".",
         ),
+        _flag("--new", "add entries only; change none"),
     ),
-    "doctor": Command(
+    "doctor": _command(
         "find problems that prevent or distort measurements, with remedies",
         "doctor",
         "0 if measurements are possible, 1 if they are not",
         "doctor.run",
     ),
-    "noise": Command(
+    "noise": _command(
         "measure how much times vary on this machine, and print margins for limits",
         "noise --processes=5",
         "0 if it measured, 2 for an error",
         "noise.run",
-        (
-            _option(
-                "--rounds",
-                "take N rounds of each workload in each process (default: 48)",
-                parse=_at_least(2),
-                default=48,
-                metavar="N",
-            ),
-            _option(
-                "--processes",
-                "compare N new processes (default: 3; more give smaller margins); 1 measures in "
-                "this process and gives no margins",
-                parse=_at_least(1),
-                default=3,
-                metavar="N",
-            ),
-            _option(
-                "--device",
-                "measure on this device (default: the GPU if there is one); the CPU has only "
-                "latency",
-                choices=("auto", "cuda", "cpu"),
-                default="auto",
-            ),
-            _flag("--json", "print one JSON object"),
+        _option(
+            "--rounds=N",
+            "take N rounds of each workload in each process",
+            48,
+            _at_least(2),
         ),
+        _option(
+            "--processes=N",
+            "compare N new processes (default: 3; more give smaller margins); 1 measures in "
+            "this process and gives no margins",
+            parse=_at_least(1),
+            default=3,
+        ),
+        _option(
+            "--device",
+            "measure on this device (default: the GPU if there is one); the CPU has only latency",
+            choices=("auto", "cuda", "cpu"),
+            default="auto",
+        ),
+        _flag("--json", "print one JSON object"),
     ),
 }
 """In the order of the help page."""
@@ -272,10 +248,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         chosen = parser.parse_args(arguments)
-        if chosen.command is None:
+        if chosen.function is None:
             parser.print_help()
             return 2
-        module, function = COMMANDS[chosen.command].run.split(".")
+        module, function = chosen.function.split(".")
         run = getattr(importlib.import_module(f"pytest_kernelprof.cli.{module}"), function)
         status: int = run(chosen)
         sys.stdout.flush()
@@ -298,22 +274,17 @@ def _forget_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="kernelprof", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=form
+        prog="kernelprof",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(function=None)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        added = commands.add_parser(
-            name,
-            help=command.help,
-            description=f"{command.help[0].upper()}{command.help[1:]}.",
-            epilog=f"example: kernelprof {command.example}\n\nexit status: {command.status}",
-            formatter_class=form,
-        )
-        for add in command.options:
-            add(added)
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for name, add in COMMANDS.items():
+        add(name, commands)
     return parser
 
 

@@ -9,25 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.baselines.run_documents import (
-    compare_runs,
-    compared_run,
-    merge_runs,
-    read_run,
-    read_whole_run,
-)
+from pytest_kernelprof.baselines import run_documents
 from pytest_kernelprof.baselines.snapshots import gather, path_of, update
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
 from pytest_kernelprof.records.codec import encode
+from pytest_kernelprof.report import github
 from pytest_kernelprof.report.commands import update_lines
 from pytest_kernelprof.report.files import why_no_file, write_file
-from pytest_kernelprof.report.github import (
-    annotations_of,
-    append_summary,
-    commands,
-    files_in_the_repository,
-)
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import print_lines, style_of_output
 from pytest_kernelprof.report.terminal import report_lines
@@ -54,10 +43,10 @@ def report(chosen: argparse.Namespace) -> int:
     """
     asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form) is not None}
     _refuse_unwritable(asked, chosen.runs)
-    read = read_whole_run if "html" in asked else read_run
+    read = run_documents.read_whole_run if "html" in asked else run_documents.read_run
     runs = {path: read(path) for path in chosen.runs}
     several = len(chosen.runs) > 1
-    found, twice = merge_runs(runs) if several else (runs[chosen.runs[0]], ())
+    found, twice = run_documents.merge_runs(runs) if several else (runs[chosen.runs[0]], ())
     for test in twice:
         print(printable(f"{test}: in several documents; the last one counts"), file=sys.stderr)
     if not asked and not chosen.github:
@@ -98,11 +87,11 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
 def _tell_github(found: Run) -> None:
     """Report on GitHub. Paths in a document are relative to pytest's root folder, which must be
     this one."""
-    problem = append_summary(found, os.environ)
+    problem = github.append_summary(found, os.environ)
     if problem:
         print(printable(f"kernelprof: {problem}"), file=sys.stderr)
-    file_of = files_in_the_repository(os.getcwd(), os.environ)
-    for command in commands(annotations_of(found), file_of):
+    file_of = github.files_in_the_repository(os.getcwd(), os.environ)
+    for command in github.commands(github.annotations_of(found), file_of):
         print(command)
 
 
@@ -121,14 +110,14 @@ def compare(chosen: argparse.Namespace) -> int:
         allowed = allowances(tuple(map(parse_allowance, chosen.fail_on)))
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
-    *olds, new = map(read_run, chosen.runs)
+    *olds, new = map(run_documents.read_run, chosen.runs)
     older = ", ".join(chosen.runs[:-2])  # metrics are compared with these, too
     found = structs.replace(
-        compare_runs(olds, new, allowed, name=chosen.runs[-2]),
+        run_documents.compare_runs(olds, new, allowed, name=chosen.runs[-2]),
         began=olds[-1].began.partition("T")[0],
         notes=(f"also compared with {older}",) if older else (),
     )
-    run = compared_run(new, found)
+    run = run_documents.compared_run(new, found)
     summary = summary_of(run)
     if chosen.format == "json":
         print(encode(found).decode())
@@ -152,7 +141,7 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
-    found = read_run(chosen.run_document)
+    found = run_documents.read_run(chosen.run_document)
     gathered, refused = gather(found)
     edited, strange = [], []
     for (file, device), entries in sorted(gathered.items()):

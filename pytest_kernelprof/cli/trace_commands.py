@@ -19,15 +19,7 @@ from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
-from pytest_kernelprof.report.commands import (
-    Wanted,
-    processes_words,
-    rank_lines,
-    side_by_side_lines,
-    trace_lines,
-    tree_lines,
-    verdict_lines,
-)
+from pytest_kernelprof.report import commands
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
 from pytest_kernelprof.summary.words import natural
@@ -66,14 +58,14 @@ def show(chosen: argparse.Namespace) -> int:
     reading, style = reading_of(trace), style_of_output()
     facts = session_facts(reading)
     profile = profile_of(facts, trace.recording)
-    wanted = Wanted(chosen.sort, chosen.top, chosen.all)
+    wanted = commands.Wanted(chosen.sort, chosen.top, chosen.all)
     if chosen.json:
         print(encode(profile).decode())
     elif chosen.operators:
-        tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
-        print_lines([*verdict_lines(profile, style), (), *tree])
+        tree = commands.tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
+        print_lines([*commands.verdict_lines(profile, style), (), *tree])
     else:
-        print_lines(trace_lines(profile, origin_of(trace), wanted, style))
+        print_lines(commands.trace_lines(profile, origin_of(trace), wanted, style))
     return 0 if profile.integrity.complete else 1
 
 
@@ -81,7 +73,7 @@ def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     diffs = {
         one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
     }
-    print_lines(rank_lines(ranks, unread, diffs, style_of_output()))
+    print_lines(commands.rank_lines(ranks, unread, diffs, style_of_output()))
     complete = all(one.profile.integrity.complete for one in ranks)
     return 0 if complete and not unread else 1
 
@@ -111,9 +103,9 @@ def diff(chosen: argparse.Namespace) -> int:
     for name, pair, one in zip(named, pairs, found.processes, strict=True):
         if max(len(old), len(new)) > 1:
             print_lines([(Span(style.say(f"{name}:")),)])
-        print_lines(side_by_side_lines(one, side_by_side(*pair), style, most=chosen.lines))
-    if processes_words(found):
-        print(processes_words(found))
+        print_lines(commands.side_by_side_lines(one, side_by_side(*pair), style, most=chosen.lines))
+    if commands.processes_words(found):
+        print(commands.processes_words(found))
     return 0
 
 
@@ -160,24 +152,16 @@ _OTHERWISE = (
 _NOT_READ = "a browser may ask whether the page may access this machine: allow that"
 
 
-def open_in_perfetto(chosen: argparse.Namespace) -> int:
+def open_in_perfetto(chosen: argparse.Namespace, port: int = PORT) -> int:
     """Serve the trace until it was read; return 1 if it was not.
 
     Raises:
         TraceError: the trace cannot be read, or the port is not available.
     """
-    return serve(chosen.trace, chosen.timeout, chosen.max_size, browse=not chosen.no_browser)
-
-
-def serve(trace: str, timeout_s: float, largest: int, *, browse: bool, port: int = PORT) -> int:
-    """Serve on any port, as ``open_in_perfetto`` does.
-
-    Raises:
-        TraceError: as in ``open_in_perfetto``.
-    """
     from pytest_kernelprof.cli.loopback import HOST, OneFile  # loads an HTTP server
 
-    file = Path(read_trace(trace, max_bytes=largest).source)
+    trace = printable(chosen.trace)
+    file = Path(read_trace(chosen.trace, max_bytes=chosen.max_size).source)
     try:
         server = OneFile(file, port)
     except OSError as error:
@@ -188,16 +172,15 @@ def serve(trace: str, timeout_s: float, largest: int, *, browse: bool, port: int
             f"{trace} into its window"
         ) from None
     with server:
-        print(f"{printable(trace)} for Perfetto, until it is read:\n{server.link}", flush=True)
-        opened = browse and webbrowser.open(server.link)
-        if not opened:
+        print(f"{trace} for Perfetto, until it is read:\n{server.link}", flush=True)
+        if chosen.no_browser or not webbrowser.open(server.link):
             print(
                 "open that address in a browser of this machine, or of another one connected with "
                 f"`ssh -L {port}:{HOST}:{port}`;\n{_OTHERWISE}",
                 flush=True,
             )
         try:
-            read = server.was_read(timeout_s)
+            read = server.was_read(chosen.timeout)
         except KeyboardInterrupt:
             read = False
     print("it was read" if read else f"nothing has read it: {_NOT_READ}")
@@ -296,11 +279,7 @@ def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
     """Sort by number; ranks of equal names by their files' names instead."""
     if len({one.name for one in ranks}) < len(ranks):
         ranks = [
-            replace(
-                one,
-                name=f"{one.name} ({one.file})",
-                profile=structs.replace(one.profile, rank=None),
-            )
+            Rank(f"{one.name} ({one.file})", one.file, structs.replace(one.profile, rank=None))
             for one in ranks
         ]
     return sorted(ranks, key=lambda one: natural(one.name))
@@ -310,6 +289,5 @@ def _with_waiting(ranks: Sequence[Rank]) -> list[Rank]:
     """Add the time that each waited for the others, if all have a number."""
     if any(one.profile.rank is None for one in ranks):
         return list(ranks)
-
     found = {one.rank: one for one in with_waiting([one.profile for one in ranks])}
     return [replace(one, profile=found[one.profile.rank]) for one in ranks]

@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 
 # Where torch's profiler, and what we ask of a device, look functions up.
 _LOOKED_UP_IN = (
-    "torch.cuda",
-    "torch.cuda.memory",
-    "torch.autograd",
-    "torch.autograd.profiler",
-    "torch.profiler",
-    "torch.profiler.profiler",
-    "uuid",
+    *("torch.cuda", "torch.cuda.memory", "torch.autograd", "torch.autograd.profiler"),
+    *("torch.profiler", "torch.profiler.profiler", "uuid"),
 )
 
 
@@ -50,7 +45,7 @@ class Torch:
 
     module: Any
     profiler: Any
-    record_function: Any
+    record_function: Callable[[str], contextlib.AbstractContextManager[object]]
     enable_profiler: Callable[[Any, set[Any]], None]
     disable_profiler: Callable[[], Any]
     run_on_profiler_stop: Callable[[], None]

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -121,6 +121,7 @@ def watch(
     watched._end()
 
 
+@dataclass(eq=False)
 class Watch:
     """Gathers the conditions of blocks of rounds; made by ``watch``.
 
@@ -138,25 +139,17 @@ class Watch:
     began before they came to rest; what they do nevertheless later does.
     """
 
-    def __init__(
-        self,
-        gpu: Gpu | None,
-        conditions: Conditions,
-        pulse: Callable[[], None] = lambda: None,
-        company: OtherProcesses = OtherProcesses(),  # noqa: B008 (it has no state)
-        at_work: int = 1,
-    ) -> None:
-        self._gpu = gpu
-        self._at_work = at_work
-        self._conditions = conditions
-        self._pulse = pulse
-        self._company = company
-        self._begun_us = 0
-        self._last: Sample | None = None
-        self._last_block_us = 0
-        self._next_block_us = 0
-        self._worked_lately = False
-        self._working: dict[int, int] = {}
+    _gpu: Gpu | None
+    _conditions: Conditions
+    _pulse: Callable[[], None] = lambda: None
+    _company: OtherProcesses = field(default_factory=OtherProcesses)
+    _at_work: int = 1
+    _begun_us: int = 0
+    _last: Sample | None = None
+    _last_block_us: int = 0
+    _next_block_us: int = 0
+    _worked_lately: bool = False
+    _working: dict[int, int] = field(default_factory=dict)
 
     def block(self, rounds: int) -> bool:
         """Note that a block of this many rounds has ended, the device synchronised.
@@ -168,8 +161,7 @@ class Watch:
             return True  # there is no GPU to look at: nothing is claimed
         self._conditions = replace(self._conditions, blocks=self._conditions.blocks + 1)
         self._last_block_us = self._next_block_us
-        unthrottled: tuple[str, ...] = ()
-        throttling = self._ask(self._look, unthrottled)
+        throttling = self._ask(self._look)
         if throttling:
             self._conditions = _with_throttled_block(self._conditions, throttling, rounds)
         self._next_block_us = _now_us()
@@ -184,27 +176,25 @@ class Watch:
         """Note why the GPU's lock was not had, if it was not."""
         self._conditions = replace(self._conditions, not_alone=why)
 
-    def _ask(self, look: Callable[[Gpu], T], otherwise: T) -> T:
+    def _ask(self, look: Callable[[Gpu], T]) -> T | None:
         """Let a function look at the GPU. Once NVML has refused, nothing more is asked."""
         if self._gpu is None:
-            return otherwise
+            return None
         try:
             return look(self._gpu)
         except self._gpu.nvml.NVMLError as error:
-            why = refused(error)
-            self._gpu = None
-            self._conditions = replace(
-                self._conditions, why_unknown=why, why_contention_unknown=why
-            )
-            return otherwise
+            self._gpu, why = None, refused(error)
+            unknown = {"why_unknown": why, "why_contention_unknown": why}
+            self._conditions = replace(self._conditions, **unknown)
+            return None
 
     def _begin(self) -> None:
-        self._ask(self._look_first, None)
+        self._ask(self._look_first)
         self._next_block_us = _now_us()
 
     def _end(self) -> None:
         if self._conditions.blocks:
-            self._ask(self._look_last, None)
+            self._ask(self._look_last)
 
     def _look_first(self, gpu: Gpu) -> None:
         """Where others worked until now, wait until that is in a sample of its own: they may have

@@ -180,27 +180,18 @@ def _refuse_old(version: str) -> None:
 
 def why_no_gpu() -> str:
     """Why there is no usable GPU in this process, in words; empty when there is one."""
-    torch = load_torch()
-    with as_made():
-        return _why_no_gpu(torch)
-
-
-def has_no_device() -> bool:
-    """Whether there is no CUDA device for this process, not even one that cannot be used."""
-    return why_no_gpu().startswith(_NO_DEVICE)
-
-
-def _why_no_gpu(torch: Any) -> str:
+    torch: Any = load_torch()
     if torch.version.cuda is None and torch.version.hip is None:
         return f"{_NO_DEVICE}: torch {torch.__version__} is built without CUDA"
-    if torch.cuda._is_in_bad_fork():
-        return (
-            "CUDA cannot be used: this process was forked after CUDA came up, and CUDA does not "
-            "survive a fork; start workers with the 'spawn' method, or run without forking (pytest "
-            "--forked)"
-        )
-    if torch.cuda.is_initialized() or torch.cuda.is_available():
-        return ""
+    with as_made():
+        if torch.cuda._is_in_bad_fork():
+            return (
+                "CUDA cannot be used: this process was forked after CUDA came up, and CUDA does "
+                "not survive a fork; start workers with the 'spawn' method, or run without forking "
+                "(pytest --forked)"
+            )
+        if torch.cuda.is_initialized() or torch.cuda.is_available():
+            return ""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None:
         return f"{_NO_DEVICE}: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
@@ -211,6 +202,11 @@ def _why_no_gpu(torch: Any) -> str:
             "nvidia-smi and torch.cuda.init() say (an update of the driver needs a restart)"
         )
     return f"{_NO_DEVICE}: torch sees none"
+
+
+def has_no_device() -> bool:
+    """Whether there is no CUDA device for this process, not even one that cannot be used."""
+    return why_no_gpu().startswith(_NO_DEVICE)
 
 
 def usual_kind() -> DeviceKind:
@@ -242,22 +238,18 @@ def current_device(kind: DeviceKind) -> Device:
     """
     torch = load_torch()
     if kind == "cpu":
-        return Device("cpu", 0, _cpu_name(), "", 0, {**_versions(torch), **_mkldnn(torch)})
+        name = f"CPU ({platform.machine()})"
+        return Device("cpu", 0, name, "", 0, {**_versions(torch), **_mkldnn(torch)})
     refuse_broken()
+    reason = why_no_gpu()
+    if reason:
+        raise ProfilerUnavailable(reason)
     with as_made():
-        reason = _why_no_gpu(torch)
-        if reason:
-            raise ProfilerUnavailable(reason)
         index = torch.cuda.current_device()
         properties = torch.cuda.get_device_properties(index)
-    return Device(
-        "cuda",
-        index,
-        properties.name,
-        f"sm_{properties.major}{properties.minor}",
-        int(getattr(properties, "L2_cache_size", 0)),
-        _versions(torch),
-    )
+    capability = f"sm_{properties.major}{properties.minor}"
+    l2_bytes = int(getattr(properties, "L2_cache_size", 0))
+    return Device("cuda", index, properties.name, capability, l2_bytes, _versions(torch))
 
 
 @functools.cache
@@ -338,10 +330,6 @@ def try_to_synchronize(device: Device, limit_s: float) -> bool:
         Real.start_thread(wait, ())
         waiting.acquire(timeout=limit_s)
     return bool(done)
-
-
-def _cpu_name() -> str:
-    return f"CPU ({platform.machine()})"
 
 
 def _mkldnn(torch: Any) -> dict[str, str]:

@@ -6,6 +6,7 @@ Other systems have no /proc: there is nothing to read, which is no error.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import platform
 import re
@@ -230,14 +231,8 @@ _LIBRARIES = re.compile(
 
 def tools_of(environment: Iterable[str]) -> list[str]:
     """The profiling tools that variables of these names tell of, each once."""
-    return sorted(
-        {
-            tool
-            for name in environment
-            for start, tool in _VARIABLES.items()
-            if name.startswith(start)
-        }
-    )
+    pairs = itertools.product(environment, _VARIABLES.items())
+    return sorted({tool for name, (start, tool) in pairs if name.startswith(start)})
 
 
 def injected_libraries(paths: Iterable[str]) -> tuple[str, ...]:

@@ -83,7 +83,12 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
     if setup is None:
         ready = partial(call, *args, **kwargs)
         return lambda: ready
-    return partial(_fresh_call, call, arguments, setup)
+
+    def prepare() -> Call:
+        fresh_args, fresh_kwargs = args_and_kwargs("setup", setup(), arguments)
+        return partial(call, *fresh_args, **fresh_kwargs)
+
+    return prepare
 
 
 def with_progress(prepares: Iterable[Prepare], report: Callable[[int], None]) -> Prepare:
@@ -104,11 +109,6 @@ def watch_in_place(functions: Sequence[Callable[..., Any]], given: Arguments) ->
     return Watched() if given.setup is not None else watch(functions, given.args, given.kwargs)
 
 
-def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[[], Any]) -> Call:
-    args, kwargs = args_and_kwargs("setup", setup(), arguments)
-    return partial(call, *args, **kwargs)
-
-
 def args_and_kwargs(
     who: str, fresh: Any, given: Arguments | None = None
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -122,25 +122,17 @@ def args_and_kwargs(
     Raises:
         CannotMeasureError: it returned something else than arguments.
     """
-    if fresh is None and given is not None:
-        return given.args, given.kwargs
-    if _is_args_and_kwargs(fresh):
-        return fresh[0], fresh[1]
-    if isinstance(fresh, (tuple, list)):
-        return fresh, {}
+    match fresh:
+        case None if given is not None:
+            return given.args, given.kwargs
+        case (tuple() | list() as args, dict() as kwargs) if isinstance(fresh, tuple):
+            return args, kwargs
+        case tuple() | list():
+            return fresh, {}
     keep = " (or None to keep the given ones)" if given else ""
     raise CannotMeasureError(
         f"{who} returned {type(fresh).__name__}; expected the arguments as a tuple, or "
         f"(args, kwargs) with a tuple and a dict{keep}"
-    )
-
-
-def _is_args_and_kwargs(fresh: Any) -> bool:
-    return (
-        isinstance(fresh, tuple)
-        and len(fresh) == 2
-        and isinstance(fresh[0], (tuple, list))
-        and isinstance(fresh[1], dict)
     )
 
 

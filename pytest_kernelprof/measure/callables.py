@@ -15,7 +15,7 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone, no_times
 from pytest_kernelprof.gpu.usage_lock import sharing
-from pytest_kernelprof.measure import sessions
+from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import (
     Arguments,
     Prepare,
@@ -24,21 +24,8 @@ from pytest_kernelprof.measure.arguments import (
     watch_in_place,
     with_progress,
 )
-from pytest_kernelprof.measure.policy import (
-    EXACT_ROUNDS,
-    Plan,
-    ProfileRounds,
-    Progress,
-    Shown,
-    TimeCalls,
-    again,
-    kept_throttled,
-    more_pairs,
-    require_clock,
-    require_complete,
-    shown_on_ranks,
-)
-from pytest_kernelprof.measure.runner import agreed, warm
+from pytest_kernelprof.measure.policy import Plan, Progress, Shown
+from pytest_kernelprof.measure.runner import Run, agreed, warm
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.profiler.session import refuse_to_nest
 from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likeness
@@ -319,13 +306,13 @@ def contest(
         profiles = dict[str, Profile]()
         with agreeing() as agreement:
             plan = agreed(f"{metric} of {', '.join(callables)}", plan, agreement)
-            counts = replace(plan, rounds=EXACT_ROUNDS)
+            counts = replace(plan, rounds=policy.EXACT_ROUNDS)
             for name in sorted(callables, key=lambda name: name != reference):  # it is first
-                look = partial(checks.look, name)
-                profile = warm(device, counts, callables[name], arguments, name, agreement, look)
-                require_complete(profile)
+                run = Run(device, counts, callables[name], arguments, name, agreement=agreement)
+                profile = warm(run, partial(checks.look, name))
+                policy.require_complete(profile)
                 if metric == "latency":
-                    require_clock(profile)
+                    policy.require_clock(profile)
                 profiles[name] = profile
                 if name != reference:
                     checks.settle(name, agreement, prepares[reference], before.changed())
@@ -409,7 +396,7 @@ class Contest:
         others = [name for name in self._series if name != self.reference]
         while self.pairs >= FEWEST_FOR_BLOCKS:
             decided = all(self.paired(name).low is not None for name in others)
-            more = more_pairs(self.pairs, decided=decided, disturbed=self.disturbed)
+            more = policy.more_pairs(self.pairs, decided=decided, disturbed=self.disturbed)
             if not more:
                 return
             self.take(more)
@@ -471,22 +458,22 @@ class Contest:
         plan, history = self.plan, list[Shown]()
         of_device = self.metric == "cuda_time"
         take = self._device_times if of_device else self._latencies
-        step = ProfileRounds(len(order)) if of_device else TimeCalls(len(order))
+        step = policy.ProfileRounds(len(order)) if of_device else policy.TimeCalls(len(order))
         with (
             self.measuring() as progress,
             alone(self.device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
-            while not history or again(history):
+            while not history or policy.again(history):
                 values, problems = take(order, progress, agreement)
                 throttled = not watch.block(len(order))
                 shown = Shown(step, not problems, problems=problems, throttled=throttled)
-                history.append(shown_on_ranks(agreement.gather("rounds", shown)))
+                history.append(policy.shown_on_ranks(agreement.gather("rounds", shown)))
         if not history[-1].complete:
             times = sum(not one.complete for one in history)
             raise IncompleteProfile(
                 f"comparison: profile incomplete {times} times: {history[-1].problems}"
             )
-        conditions = watch.conditions().keeping_throttled(kept_throttled(history))
+        conditions = watch.conditions().keeping_throttled(policy.kept_throttled(history))
         of_ranks = agreement.gather("conditions", conditions)
         self._disturbed += [one for one in of_ranks if one.disturbed][:1]
         return values

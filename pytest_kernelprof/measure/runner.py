@@ -35,20 +35,7 @@ from pytest_kernelprof.measure.arguments import (
     watch_in_place,
     with_progress,
 )
-from pytest_kernelprof.measure.policy import (
-    Judge,
-    Plan,
-    ProfileRounds,
-    Progress,
-    RecordShapes,
-    SecondLook,
-    Shown,
-    Step,
-    TimeCalls,
-    WarmUp,
-    WatchMemory,
-    no_progress,
-)
+from pytest_kernelprof.measure.policy import Plan, Progress, Shown, Step
 from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
 from pytest_kernelprof.profiler.compiled_code import compilations
@@ -101,7 +88,7 @@ def measure(
     *,
     label: str = "",
     judge: JudgeProfile | None = None,
-    progress: Progress = no_progress,
+    progress: Progress = policy.no_progress,
     agreement: Agreement = ALONE,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable.
@@ -127,8 +114,8 @@ def measure(
     with sharing(device, plan.lock_timeout_s, plan.who):
         torch_profiler.prime(device)
         plan = agreed("the plan", plan, agreement)
-        run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
-        while isinstance(step := run.next_step(), WarmUp):
+        run = Run(device, plan, call, arguments, label, judge, progress, agreement)
+        while isinstance(step := run.next_step(), policy.WarmUp):
             run.execute(step)
         # What the first call alone changes is the same in all rounds.
         watched = watch_in_place([call], arguments)
@@ -195,23 +182,14 @@ def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
     return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
 
-def warm(
-    device: Device,
-    plan: Plan,
-    call: Callable[..., Any],
-    arguments: Arguments,
-    label: str,
-    agreement: Agreement,
-    look: Callable[[Any], None],
-) -> Profile:
+def warm(run: Run, look: Callable[[Any], None]) -> Profile:
     """Warm a callable up, and profile it until it is warm and the trace complete.
 
     Args:
         look: called with the first call's result.
     """
-    torch_profiler.prime(device)
-    run = _Run(device, plan, call, arguments, label, agreement=agreement)
-    run.execute(WarmUp(0, plan.warmup))
+    torch_profiler.prime(run.device)
+    run.execute(policy.WarmUp(0, run.plan.warmup))
     look(run.result)
     run.result = None
     run.execute_all_from(run.next_step())
@@ -219,7 +197,7 @@ def warm(
 
 
 @dataclass(eq=False)
-class _Run:
+class Run:
     """A measurement that is being taken: its history, and what its steps returned so far."""
 
     device: Device
@@ -228,7 +206,7 @@ class _Run:
     arguments: Arguments
     label: str
     judge: JudgeProfile | None = None
-    progress: Progress = no_progress
+    progress: Progress = policy.no_progress
     agreement: Agreement = ALONE
     result: Any = None
     in_place: tuple[str, ...] = ()
@@ -256,13 +234,13 @@ class _Run:
     def execute(self, step: Step) -> None:
         """Take a step, and note what it showed on this rank and the others."""
         takes: dict[type[Step], Callable[[Any], Shown]] = {
-            WarmUp: self._warm_up,
-            ProfileRounds: self._profile,
-            TimeCalls: self._time,
-            SecondLook: self._time,
-            WatchMemory: self._watch_memory,
-            Judge: self._ask_verdicts,
-            RecordShapes: self._record_shapes,
+            policy.WarmUp: self._warm_up,
+            policy.ProfileRounds: self._profile,
+            policy.TimeCalls: self._time,
+            policy.SecondLook: self._time,
+            policy.WatchMemory: self._watch_memory,
+            policy.Judge: self._ask_verdicts,
+            policy.RecordShapes: self._record_shapes,
         }
         shown = takes[type(step)](step)
         self._history.append(policy.shown_on_ranks(self.agreement.gather(repr(step), shown)))
@@ -318,7 +296,7 @@ class _Run:
     def _profile_so_far(self) -> Profile:
         return profile_of(self._session().facts, self._recording(), self.label)
 
-    def _warm_up(self, step: WarmUp) -> Shown:
+    def _warm_up(self, step: policy.WarmUp) -> Shown:
         before = at_work()
         if step.done == 0:
             self.result = first_call(self._prepare)
@@ -330,7 +308,7 @@ class _Run:
             raise IncompleteProfile(left_words(left))
         return Shown(step)
 
-    def _profile(self, step: ProfileRounds) -> Shown:
+    def _profile(self, step: policy.ProfileRounds) -> Shown:
         taken = sessions.profile_rounds(
             self.device,
             self._with_progress("profiling", step.rounds, step.reason),
@@ -356,7 +334,7 @@ class _Run:
             throttled=throttled,
         )
 
-    def _time(self, step: TimeCalls) -> Shown:
+    def _time(self, step: policy.TimeCalls) -> Shown:
         timings = unprofiled_rounds.time_calls(
             self.device,
             self._with_progress("timing", step.rounds, step.reason),
@@ -366,19 +344,14 @@ class _Run:
             agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
-        launches = torch_profiler.prime(self.device)
-        timings = replace(
-            timings,
-            cupti_us_per_launch=launches.cupti_us_per_launch,
-            cupti_ratio=launches.cupti_ratio,
-        )
-        if isinstance(step, SecondLook):
+        timings = replace(timings, **torch_profiler.prime(self.device)._asdict())
+        if isinstance(step, policy.SecondLook):
             self._noted["second_look"] = timings
         else:
             self._timings[step.batch] = timings
         return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
-    def _watch_memory(self, step: WatchMemory) -> Shown:
+    def _watch_memory(self, step: policy.WatchMemory) -> Shown:
         prepare = self._with_progress("watching memory", step.rounds)
         memory = unprofiled_rounds.watch_memory(self.device, prepare, step.rounds, self.agreement)
         if memory is not None:
@@ -387,7 +360,7 @@ class _Run:
             self._noted["memory_why"] = unprofiled_rounds.NO_HISTORY
         return Shown(step)
 
-    def _ask_verdicts(self, step: Judge) -> Shown:
+    def _ask_verdicts(self, step: policy.Judge) -> Shown:
         profile = self._profile_so_far()
         verdicts = tuple(self.judge(profile)) if self.judge else ()
         if self.agreement.rank is not None:  # each reads only these of the others
@@ -396,7 +369,7 @@ class _Run:
             )
         return Shown(step, bound=profile.bound.verdict, verdicts=verdicts)
 
-    def _record_shapes(self, step: RecordShapes) -> Shown:
+    def _record_shapes(self, step: policy.RecordShapes) -> Shown:
         """Note which roof limits the call and why."""
         shaped = sessions.profile_rounds(
             self.device,

@@ -19,18 +19,16 @@ _IDLE = """
     _has_compatible_shallow_copy_type _has_same_storage_numel _lazy_clone _local_scalar_dense
     _make_dep_token _nested_get_jagged_dummy _nested_get_lengths _nested_get_max_seqlen
     _nested_get_min_seqlen _nested_get_offsets _nested_get_ragged_idx _nested_tensor_size
-    _nested_tensor_storage_offsets _nested_tensor_strides _nnz _print _reshape_alias
-    _resize_output _resize_output_ _sparse_compressed_tensor_with_dims
-    _sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors _unsafe_view
-    _use_cudnn_ctc_loss _use_miopen_ctc_loss _version dense_dim detach detach_ empty empty_like
-    empty_permuted empty_quantized empty_strided is_coalesced is_nonzero is_pinned is_same_size
-    is_set_to item lift lift_fresh new_empty new_empty_strided q_per_channel_axis q_scale
-    q_zero_point qscheme record_stream rename rename_ requires_grad_ resize_ resize_as_
-    resize_as_sparse_ resolve_conj resolve_neg set set_ set_data size sparse_compressed_tensor
-    sparse_coo_tensor sparse_dim sparse_resize_ sparse_resize_and_clear_ storage_offset stride
-    sym_constrain_range
-    sym_constrain_range_for_size sym_numel sym_size sym_stride unsafe_split
-    unsafe_split_with_sizes
+    _nested_tensor_storage_offsets _nested_tensor_strides _nnz _print _reshape_alias _resize_output
+    _resize_output_ _sparse_compressed_tensor_with_dims _sparse_coo_tensor_with_dims
+    _sparse_coo_tensor_with_dims_and_tensors _unsafe_view _use_cudnn_ctc_loss _use_miopen_ctc_loss
+    _version dense_dim detach detach_ empty empty_like empty_permuted empty_quantized empty_strided
+    is_coalesced is_nonzero is_pinned is_same_size is_set_to item lift lift_fresh new_empty
+    new_empty_strided q_per_channel_axis q_scale q_zero_point qscheme record_stream rename rename_
+    requires_grad_ resize_ resize_as_ resize_as_sparse_ resolve_conj resolve_neg set set_ set_data
+    size sparse_compressed_tensor sparse_coo_tensor sparse_dim sparse_resize_
+    sparse_resize_and_clear_ storage_offset stride sym_constrain_range sym_constrain_range_for_size
+    sym_numel sym_size sym_stride unsafe_split unsafe_split_with_sizes
 """
 _NAME = re.compile(r"\w+::\w+")
 # Where torch's own operators are. Those that decompose are known to run others, or to ask for

@@ -8,28 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
-from pytest_kernelprof.gpu import conditions, nvml
-from pytest_kernelprof.gpu.inventory import (
-    Device,
-    bound,
-    is_capturing,
-    load_torch,
-    synchronize,
-    try_to_synchronize,
-)
-from pytest_kernelprof.profiler import torch_profiler
+from pytest_kernelprof.gpu import conditions, inventory, nvml
+from pytest_kernelprof.gpu.inventory import Device, bound
+from pytest_kernelprof.profiler import torch_profiler, unfinished_work
 from pytest_kernelprof.profiler.autotuning import Autotuning, Pauses
 from pytest_kernelprof.profiler.compiled_code import WatchedCalls, compilations, watch_calls
 from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
-from pytest_kernelprof.profiler.torch_profiler import refuse_others, who_gives_way
 from pytest_kernelprof.profiler.trace_folder import SCRATCH, TraceFile
-from pytest_kernelprof.profiler.unfinished_work import (
-    AtWork,
-    Children,
-    at_work,
-    forks_since,
-    left_at_work,
-)
 from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.recording import OwnNames, Recording
 from pytest_kernelprof.system import Real, now_ns
@@ -119,7 +104,7 @@ class Session:
         self._shapes = shapes
         self._rounds = 0
         self._round_us: list[float] = []
-        self._first: AtWork | None = None
+        self._first: unfinished_work.AtWork | None = None
         self._left: dict[str, None] = {}
         self._forks = 0
         self._running: torch_profiler.Running | None = None
@@ -127,7 +112,7 @@ class Session:
         self._collection_stopped = False
         self._watching = contextlib.ExitStack()
         self._others = OtherProfilers()
-        self._children = Children(device)
+        self._children = unfinished_work.Children(device)
         self._replays = Replays() if device.kind == "cuda" else None
         self._calls: WatchedCalls | None = None
         self._compiled_before = compilations()
@@ -136,7 +121,7 @@ class Session:
         refuse_to_nest()
         watch_captures()
         try:
-            synchronize(self.device)
+            inventory.synchronize(self.device)
         except RuntimeError as error:
             raise ProfilerUnavailable(
                 f"CUDA was already broken before these rounds: {first_line(error)}"
@@ -159,10 +144,7 @@ class Session:
 
     def setup(self) -> contextlib.AbstractContextManager[object]:
         """Annotate the making of arguments for the next round: no work of that is the call's."""
-        annotation: contextlib.AbstractContextManager[object] = bound().record_function(
-            self.names.setup
-        )
-        return annotation
+        return bound().record_function(self.names.setup)
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
@@ -174,7 +156,7 @@ class Session:
         """
         number = self._rounds
         self._rounds += 1
-        before = at_work(self._first)
+        before = unfinished_work.at_work(self._first)
         self._first = self._first or before
         with self._replays or contextlib.nullcontext():
             start = now_ns()
@@ -184,9 +166,9 @@ class Session:
             finally:
                 _annotate(f"{self.names.end}{number}")
                 self._round_us.append((now_ns() - start) / 1e3)
-        synchronize(self.device)
-        self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
-        self._forks += forks_since(before)
+        inventory.synchronize(self.device)
+        self._left |= dict.fromkeys(unfinished_work.left_at_work(before, patiently=not self._left))
+        self._forks += unfinished_work.forks_since(before)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._running is not None, "entered"
@@ -196,13 +178,13 @@ class Session:
         ended_by_others = self._others.started or self._running.was_ended
         try:
             if kind is not None:
-                try_to_synchronize(self.device, _PATIENCE_S)
+                inventory.try_to_synchronize(self.device, _PATIENCE_S)
             elif not ended_by_others:
                 self._sentinel(self.names.last_sentinel)
                 # torch 2.13 and later; before, full buffers show as missing kernels only.
-                is_stopped = getattr(load_torch().autograd, "_is_kineto_stopped", None)
+                is_stopped = getattr(inventory.load_torch().autograd, "_is_kineto_stopped", None)
                 self._collection_stopped = bool(is_stopped and is_stopped())
-                synchronize(self.device)
+                inventory.synchronize(self.device)
         except Exception as error:
             raise IncompleteProfile(
                 f"the profiler could not be stopped cleanly: {first_line(error)}"
@@ -287,8 +269,8 @@ def refuse_to_nest() -> None:
         ProfilerUnavailable: with the remedy.
     """
     torch = bound()
-    refuse_others(may_be_own=True)
-    if who_gives_way():
+    torch_profiler.refuse_others(may_be_own=True)
+    if torch_profiler.who_gives_way():
         torch_profiler.end_own_of_this_thread()
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
@@ -300,14 +282,14 @@ def refuse_to_nest() -> None:
             "torch's cupti_monitor is collecting in this process, and a profile beside it may be "
             "incomplete: stop it (stop_collection) before the measured code"
         )
-    if is_capturing():
+    if inventory.is_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )
 
 
 def _already_running(thread: str) -> str:
-    holder = who_gives_way()
+    holder = torch_profiler.who_gives_way()
     if holder is not None:
         return holder.refusal
     return (

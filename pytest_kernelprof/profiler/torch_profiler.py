@@ -17,7 +17,7 @@ import statistics
 import threading
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.gpu.bindings import as_made, without_modes
@@ -337,8 +337,7 @@ _CUPTI_INSUFFICIENT_PRIVILEGES = 35
 _CUPTI_KIND_CONCURRENT_KERNEL = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Primed:
+class Primed(NamedTuple):
     """The state after priming.
 
     Attributes:

@@ -66,10 +66,8 @@ def sweep(place: str, prefix: str, ours: str) -> None:
 def _is_gone(process: str) -> bool:
     try:
         os.kill(int(process), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except (ValueError, OSError):
-        return False
+    except (ValueError, OverflowError, OSError) as error:
+        return isinstance(error, (ProcessLookupError, OverflowError))
     return False
 
 

@@ -23,7 +23,7 @@ from pytest_kernelprof.records.recording import ChildProcesses
 from pytest_kernelprof.system import Real, now_ns, sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from pytest_kernelprof.gpu.inventory import Device
@@ -38,35 +38,24 @@ _BUSY_NS = 100_000  # meanwhile: a thread that only looks for work takes less
 _POLL_S = 0.0005
 _SHORT_WAIT_S = 1.0
 _WAIT = ("threading.py", "wait")
-_POOL = (os.path.join("concurrent", "futures", "thread.py"), "_worker")
-# Where a thread that waits for others is found, by file of the standard library and function.
-_IDLE = frozenset(
-    {
-        _WAIT,
-        _POOL,
-        ("threading.py", "join"),
-        ("threading.py", "_wait_for_tstate_lock"),
-        ("queue.py", "get"),
-        ("selectors.py", "select"),
-        ("socket.py", "accept"),
-        ("socketserver.py", "serve_forever"),
-        (os.path.join("multiprocessing", "connection.py"), "_recv"),
-        (os.path.join("multiprocessing", "connection.py"), "wait"),
-        *(
-            (os.path.join("multiprocessing", "pool.py"), name)
-            for name in ("worker", "_handle_tasks", "_handle_results", "_handle_workers")
-        ),
-    }
-)
+_POOL = ("concurrent/futures/thread.py", "_worker")
+# Where a thread that waits for others is found: by file of the standard library the functions.
+_IDLE = {
+    "threading.py": ("join", "_wait_for_tstate_lock"),
+    _POOL[0]: _POOL[1:],
+    "queue.py": ("get",),
+    "selectors.py": ("select",),
+    "socket.py": ("accept",),
+    "socketserver.py": ("serve_forever",),
+    "multiprocessing/connection.py": ("_recv", "wait"),
+    "multiprocessing/pool.py": ("worker", "_handle_tasks", "_handle_results", "_handle_workers"),
+}
 # Threads that libraries keep for themselves: of Inductor's compile workers, of loaders of data.
-_HELPERS = tuple(
-    path.replace("/", os.sep)
-    for path in ("/torch/_inductor/compile_worker/", "/torch/utils/data/_utils/", "/tqdm/")
-)
+_HELPERS = ("/torch/_inductor/compile_worker/", "/torch/utils/data/_utils/", "/tqdm/")
 # The thread of a pytest-xdist worker that hears its controller: no test hands it work.
-_XDIST = "/execnet/gateway_base.py".replace("/", os.sep)
-_LIBRARY = sysconfig.get_path("stdlib") + os.sep
-_LOOP = (os.path.join("asyncio", "base_events.py"), "run_forever")
+_XDIST = ("/execnet/gateway_base.py",)
+_LIBRARY = sysconfig.get_path("stdlib").replace(os.sep, "/") + "/"
+_LOOP = ("asyncio/base_events.py", "run_forever")
 
 # How much other event loops of this thread are to run yet, by the module that tells.
 _OTHER_LOOPS: dict[str, Callable[[Any], int]] = {
@@ -150,7 +139,7 @@ def left_for_good(before: AtWork) -> tuple[str, ...]:
 def _let_wake_up(before: AtWork, seconds: float) -> None:
     """Wait until all that was woken up has had its turn, which a busy machine puts off."""
     others = _other_threads()
-    if all(map(_is_of_xdist, others.values())):
+    if all(_passes(frame, _XDIST) for frame in others.values()):
         return
     sleep(seconds)
     woken = [one for one in Real.threads() if one.ident in others]
@@ -205,10 +194,10 @@ def _threads() -> dict[Any, str]:
     found = dict[Any, str]()
     for number, frame in _other_threads().items():
         thread = known.get(number)
-        if any(map(_is_helper, _outwards(frame))):
+        if _passes(frame, _HELPERS):
             continue
         words = f"thread {(thread.name if thread else str(number))!r}"
-        pool = next(filter(_is_pool, _outwards(frame)), None)
+        pool = next((one for one in _outwards(frame) if _where(one) == _POOL), None)
         job = pool.f_locals.get("work_item") if pool else None
         if isinstance(thread, Real.timer) or job:
             found[thread or number, job] = words
@@ -247,16 +236,10 @@ def _outwards(innermost: FrameType) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_helper(frame: FrameType) -> bool:
-    return any(folder in frame.f_code.co_filename for folder in _HELPERS)
-
-
-def _is_of_xdist(innermost: FrameType) -> bool:
-    return any(frame.f_code.co_filename.endswith(_XDIST) for frame in _outwards(innermost))
-
-
-def _is_pool(frame: FrameType) -> bool:
-    return _where(frame) == _POOL
+def _passes(innermost: FrameType, paths: Sequence[str]) -> bool:
+    """Whether any frame of a thread is in code below one of these paths."""
+    files = {_where(frame)[0] for frame in _outwards(innermost)}
+    return any(path in file for file in files for path in paths)
 
 
 def _is_idle(innermost: FrameType) -> bool:
@@ -265,11 +248,13 @@ def _is_idle(innermost: FrameType) -> bool:
     if where == _WAIT:
         timeout = innermost.f_locals.get("timeout")
         return timeout is None or timeout > _SHORT_WAIT_S
-    return where in _IDLE
+    return where[1] in _IDLE.get(where[0], ())
 
 
 def _where(frame: FrameType) -> tuple[str, str]:
-    return frame.f_code.co_filename.removeprefix(_LIBRARY), frame.f_code.co_name
+    """The file of a frame's code, of the standard library from there on, and the function."""
+    file = frame.f_code.co_filename.replace(os.sep, "/")
+    return file.removeprefix(_LIBRARY), frame.f_code.co_name
 
 
 def _tasks() -> dict[Any, str]:

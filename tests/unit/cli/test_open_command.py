@@ -7,6 +7,7 @@ import http.client
 import shlex
 import socket
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ from pytest_kernelprof.cli.main import main
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = TRACES / "mlp.json.gz"
+
+
+def open_mlp(timeout_s: float, port: int) -> int:
+    """The command on a port, without a browser."""
+    chosen = Namespace(trace=str(MLP), timeout=timeout_s, max_size=10**9, no_browser=True)
+    return command.open_in_perfetto(chosen, port)
 
 
 def served(file: Path = MLP) -> OneFile:
@@ -142,7 +149,7 @@ def test_a_files_name_does_nothing_to_an_address(name: str, plain: str) -> None:
 
 
 def test_nobody_reads_it_in_time(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.serve(str(MLP), 0.1, 10**9, browse=False, port=0) == 1
+    assert open_mlp(0.1, port=0) == 1
     out = capsys.readouterr().out
     assert "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:" in out
     assert "kernelprof show" in out
@@ -156,7 +163,7 @@ def test_ctrl_c_ends_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(OneFile, "was_read", interrupted)
-    assert command.serve(str(MLP), 300.0, 10**9, browse=False, port=0) == 1
+    assert open_mlp(300.0, port=0) == 1
     assert "nothing has read it" in capsys.readouterr().out
 
 
@@ -168,7 +175,7 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(capsys: pytest.CaptureFix
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(TraceError, match=rf"port {port} of .* is not available \(.*drag"):
-            command.serve(str(MLP), 300.0, 10**9, browse=False, port=port)
+            open_mlp(300.0, port=port)
 
 
 @pytest.mark.parametrize(

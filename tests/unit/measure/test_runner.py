@@ -32,7 +32,7 @@ from pytest_kernelprof.measure.policy import (
     plan_of_ranks,
     require_complete,
 )
-from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
+from pytest_kernelprof.measure.runner import Measurement, Run, measure, measure_once
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.profile import Bound, Profile, Verdict
@@ -327,7 +327,7 @@ def test_shapes_are_recorded_only_where_the_device_is_the_limit_and_while_it_is_
         yield unwatched()
         held.clear()
 
-    def record_shapes(_: _Run, step: RecordShapes) -> Shown:
+    def record_shapes(_: Run, step: RecordShapes) -> Shown:
         taken.append(bool(held))
         return Shown(step)
 
@@ -335,7 +335,7 @@ def test_shapes_are_recorded_only_where_the_device_is_the_limit_and_while_it_is_
         return msgspec.structs.replace(profile_of(*given), bound=Bound(verdict, ""))
 
     monkeypatch.setattr(runner, "alone", alone)
-    monkeypatch.setattr(_Run, "_record_shapes", record_shapes)
+    monkeypatch.setattr(Run, "_record_shapes", record_shapes)
     monkeypatch.setattr(runner, "profile_of", bound)
     measure(lambda: None, Plan("cpu", rounds=8, host_rounds=8, roofline=True))
     assert taken == ([True] if verdict == "gpu" else [])
@@ -441,11 +441,11 @@ def nothing() -> None:
     """A call that does nothing."""
 
 
-def a_run(plan: Plan, judge: Callable[[Profile], Sequence[Verdict]] | None = None) -> _Run:
-    return _Run(GPU, plan, nothing, Arguments(), "", judge)
+def a_run(plan: Plan, judge: Callable[[Profile], Sequence[Verdict]] | None = None) -> Run:
+    return Run(GPU, plan, nothing, Arguments(), "", judge)
 
 
-def finished(run: _Run) -> Measurement:
+def finished(run: Run) -> Measurement:
     while (step := run.next_step()) is not None:
         run.execute(step)
     return run.measurement()

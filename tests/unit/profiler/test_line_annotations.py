@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from compiled import fused
 
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.measure.policy import Plan
+from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
 from pytest_kernelprof.records.recording import OwnNames
 
