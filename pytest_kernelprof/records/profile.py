@@ -476,6 +476,11 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(sorted((self, *self.other_ranks), key=lambda one: one.rank or 0))
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether operators of the CPU are counted, not kernels."""
+        return self.environment.kind == "cpu"
+
+    @property
     def kernel_count(self) -> int:
         """Number of kernels of one call; the largest where rounds differ; 0 also where it could not
         be had."""

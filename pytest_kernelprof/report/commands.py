@@ -116,11 +116,10 @@ def trace_lines(
     ):
         if any(table.columns[0].cells):
             lines += [(), *table.coloured(style)]
-    on_cpu = profile.environment.kind == "cpu"
     about = (
         _devices(profile),
         footing(profile) if profile.integrity.complete else "",
-        _OPTIONS if on_cpu or len(kernels) > _FEW else "",
+        _OPTIONS if profile.on_cpu or len(kernels) > _FEW else "",
     )
     told = [line for words in about if words for line in style.sentence(words)]
     return [*lines, *([(), *told] if told else [])]
@@ -140,9 +139,8 @@ def verdict_lines(profile: Profile, style: Style) -> list[Line]:
 
 def _counted(profile: Profile) -> str:
     nouns = NOUNS[profile.environment.kind]
-    us = value_of(profile, "cuda_time")
-    if profile.environment.kind == "cpu":
-        us = sum(one.duration_us for one in profile.kernels)
+    took = sum(one.duration_us for one in profile.kernels)
+    us = took if profile.on_cpu else value_of(profile, "cuda_time")
     launches, comm_us = value_of(profile, "launches"), value_of(profile, "comm_time")
     words = count_words(profile.kernel_count, nouns.kernel)
     if launches is not None:
@@ -195,13 +193,12 @@ def _mean_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
 
 def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     nouns, kernels = NOUNS[profile.environment.kind], profile.kernels
-    on_cpu = profile.environment.kind == "cpu"
-    few = len(kernels) <= _FEW and not on_cpu and wanted.top is None
+    few = len(kernels) <= _FEW and not profile.on_cpu and wanted.top is None
     if wanted.order == "order" or (wanted.order is None and few):
         yield from _in_order(profile, wanted, style)
         return
     yield from _by_name(kernels, nouns, wanted).coloured(style)
-    if wanted.order is None and not on_cpu:
+    if wanted.order is None and not profile.on_cpu:
         yield ()
         if wanted.everything:
             yield from _in_order(profile, wanted, style)
@@ -257,8 +254,7 @@ def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
         rows.append((str(len(one.unit)), f"x{one.times}" if one.times > 1 else "", told))
     last = Column("in launch order, repeats folded", kind="name")
     yield from Table.of(("", "", last), rows).coloured(style)
-    more = sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:])
-    if more:
+    if more := sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:]):
         yield (Span(f"{more:,} more kernels: --all"),)
 
 
@@ -292,7 +288,7 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     costliest = sorted(range(len(rows)), key=lambda at: (-rows[at][1].us, at))
     shown = [rows[at] for at in sorted(costliest[:most])]
     nouns, unit = NOUNS[profile.environment.kind], time_unit([root.us])
-    launched = "computing" if profile.environment.kind == "cpu" else "kernels"
+    launched = "computing" if profile.on_cpu else "kernels"
     heads = ("calls", launched, f"{nouns.device} {unit.name}", Column("operator", kind="name"))
     cells = (
         (
@@ -306,8 +302,7 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     lines = list(Table.of(heads, cells).coloured(style))
     if len(rows) > len(shown):
         lines.append((Span(f"{len(rows) - len(shown):,} more lines with shorter kernels: --all"),))
-    own = root.kernels - sum(one.kernels for one in root.below)
-    if own:
+    if own := root.kernels - sum(one.kernels for one in root.below):
         words = count_words(own, nouns.kernel)
         lines.append((Span(f"launched by no operator that is recorded: {words}"),))
     return lines
@@ -378,7 +373,7 @@ def _rank_verdict(
     for at, words in enumerate(missing):
         yield from style.sentence(words if at else f"INCOMPLETE: {words}", "red")
     kernels = sum(one.profile.kernel_count for one in ranks)
-    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    on_cpu = all(one.profile.on_cpu for one in ranks)
     counted = count_words(kernels, NOUNS["cpu" if on_cpu else "cuda"].kernel)
     state = completeness_words([one.profile.integrity for one in ranks])
     words = f"{count_words(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
@@ -394,9 +389,8 @@ _LEAST_FOLDED = 4
 def processes_words(found: TracesComparison) -> str:
     """Return that one side has other processes; empty if both have the same."""
     before, now, both = found.baseline_processes, found.current_processes, len(found.processes)
-    if before == now == both:
-        return ""
-    return f"{before} -> {now} processes: the {both} that both have are compared"
+    words = f"{before} -> {now} processes: the {both} that both have are compared"
+    return "" if before == now == both else words
 
 
 def side_by_side_lines(

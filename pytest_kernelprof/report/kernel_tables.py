@@ -278,7 +278,7 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
         TableRow(one.call, chain_words(one.operators, one.call), _line(profile, one.source), at=at)
         for at, one in enumerate(profile.waits, 1)
     ]
-    what = "would wait in" if profile.environment.kind == "cpu" else "waits in"
+    what = "would wait in" if profile.on_cpu else "waits in"
     return launch_table(Nouns(what, "called by", ""), _folded(found, most))
 
 
@@ -287,10 +287,9 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
 
 def metric_table(profile: Profile) -> Table:
     """Make a table of all metrics that are not zero."""
-    on_cpu = profile.environment.kind == "cpu"
     rows = (
         (
-            "operators" if on_cpu and one.name == "kernels" else one.name,
+            "operators" if profile.on_cpu and one.name == "kernels" else one.name,
             value_words(one.unit, one.value),
             f"{format_time(one.low)} to {format_time(one.high)}"
             if one.unit == "us" and one.low is not None and one.high is not None
@@ -340,7 +339,7 @@ def rank_table(ranks: Sequence[Rank], what: str = "rank") -> Table:
 
 def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[Column]:
     """Yield the columns of numbers: a cell for each group, and one for all ranks."""
-    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    on_cpu = all(one.profile.on_cpu for one in ranks)
     for at, (title, metric) in enumerate(_OF_RANKS.items()):
         values = {one.name: value_of(one.profile, metric) for one in ranks}
         if metric == "kernels":

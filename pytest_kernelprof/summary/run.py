@@ -518,7 +518,7 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
     """``412 profiles, 3 retried, 2 cold``; counts of zero are left out."""
     integrities = [profile.integrity for profile in profiles]
     conditions = [profile.conditions for profile in profiles]
-    on_cpu = sum(profile.environment.kind == "cpu" for profile in profiles)  # all: the verdict's
+    on_cpu = sum(profile.on_cpu for profile in profiles)  # all: the verdict's
     found = {
         "retried": sum(one.retakes > 0 for one in integrities),
         "incomplete": sum(not one.complete for one in integrities),

@@ -330,8 +330,8 @@ def integrity_words(profile: Profile) -> str:
         return "INCOMPLETE: " + ", ".join(integrity.problems)
     matched = f"{integrity.matched}/{integrity.launches} launches matched"
     rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
-    on_cpu = profile.environment.kind == "cpu"
-    counted = "CPU operators counted, not GPU kernels" if on_cpu else f"{matched}{rounds}"
+    whole = f"{matched}{rounds}"
+    counted = "CPU operators counted, not GPU kernels" if profile.on_cpu else whole
     recompiles, why = value_of(profile, "recompiles"), note_of(profile, "recompiles")
     compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
     parts = {

@@ -299,7 +299,7 @@ class Detailer:
         guilty = guilty_kernels(profile, shown)
         shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
         kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty).whole
-        on_cpu, peers = profile.environment.kind == "cpu", ranks_of(profile)
+        on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what, waits = (
             ("CPU operators", "Would wait for a GPU")
             if on_cpu
