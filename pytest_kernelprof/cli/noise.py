@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof import api
-from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
+from pytest_kernelprof.cli.doctor import NotFinished, last_words, run_fresh
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output

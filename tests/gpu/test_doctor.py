@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.cli.doctor import diagnose, has_failure
-from pytest_kernelprof.cli.machine_checks import examine_machine
+from pytest_kernelprof.cli.doctor import diagnose, examine_machine, has_failure
 
 pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
 

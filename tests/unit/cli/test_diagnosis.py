@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelprof.cli.doctor import Finding, cupti_release, diagnose, has_failure, lines_of
-from pytest_kernelprof.cli.machine_checks import Canary, Machine, TorchFacts
+from pytest_kernelprof.cli.doctor import (
+    Canary,
+    Finding,
+    Machine,
+    TorchFacts,
+    cupti_release,
+    diagnose,
+    has_failure,
+    lines_of,
+)
 from pytest_kernelprof.gpu.nvml import NvmlFacts
 from pytest_kernelprof.gpu.procfs import Permissions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.cli.machine_checks import NotFinished, last_words, run_fresh
+from pytest_kernelprof.cli.doctor import NotFinished, last_words, run_fresh
 
 
 def test_it_can_import_this_package_from_anywhere(
