@@ -370,17 +370,19 @@ def watch_calls() -> Iterator[WatchedCalls]:
     library = load_torch().library.Library
     methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
     with contextlib.ExitStack() as undoing:
-        for kind, name, look in methods:
-            call = vars(kind)[name]
-            setattr(kind, name, _looked_at(call, look))
-            undoing.callback(setattr, kind, name, call)
+        for method in methods:
+            look_first(undoing, *method)
         yield watched
 
 
-def _looked_at(call: Callable[..., Any], look: Look) -> Callable[..., Any]:
-    @functools.wraps(call)
-    def look_and_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        look(self)
-        return call(self, *args, **kwargs)
+def look_first(undoing: contextlib.ExitStack, owner: Any, name: str, look: Look) -> None:
+    """Look at what a function or method is called with first, before each call, until undone."""
+    call = vars(owner)[name]
 
-    return look_and_call
+    @functools.wraps(call)
+    def look_and_call(*args: Any, **kwargs: Any) -> Any:
+        look(args[0] if args else None)
+        return call(*args, **kwargs)
+
+    undoing.callback(setattr, owner, name, call)
+    setattr(owner, name, look_and_call)
