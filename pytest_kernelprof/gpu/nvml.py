@@ -227,22 +227,18 @@ def nvml_facts() -> NvmlFacts:
     return NvmlFacts(driver=version.decode() if isinstance(version, bytes) else version, mig=mig)
 
 
-def gpu_uuids() -> tuple[str, ...] | Unknown:
+def gpu_uuids() -> tuple[str, ...]:
     """The UUIDs of the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` takes them.
 
-    Unknown where NVML cannot be had, and where a GPU is cut into MIG instances: which of them a
+    None where NVML does not tell, and where a GPU is cut into MIG instances: which of them a
     process gets is for the user to say.
     """
     nvml = _library(os.getpid())
-    if isinstance(nvml, Unknown):
-        return nvml
-    try:
-        handles = _handles(nvml)
-        if any(_is_cut(nvml, handle) for handle in handles):
-            return Unknown("a GPU is in MIG mode: name its instances in CUDA_VISIBLE_DEVICES")
-        return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in handles)
-    except nvml.NVMLError as error:
-        return Unknown(refused(error))
+    if isinstance(nvml, Unknown) or any(nvml_facts().mig):
+        return ()
+    with contextlib.suppress(nvml.NVMLError):
+        return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in _handles(nvml))
+    return ()
 
 
 def _handles(nvml: Any) -> list[Any]:
