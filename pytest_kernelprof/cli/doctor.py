@@ -1,7 +1,7 @@
 """``kernelprof doctor``: problems of this machine, what each means for counts, and its remedy.
 
-It examines driver, permissions, environment, torch, CUPTI, and a canary kernel. What loads torch or
-CUPTI runs in a process of its own, with a time limit: its crash or hang is an answer, too.
+Examined are driver, permissions, environment, torch, CUPTI, and a canary kernel. What loads torch
+or CUPTI runs in a process of its own, with a time limit: its crash or hang is an answer, too.
 """
 
 from __future__ import annotations
@@ -23,16 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.gpu import procfs
 from pytest_kernelprof.gpu.inventory import load_torch, why_no_gpu
 from pytest_kernelprof.gpu.nvml import NvmlFacts, nvml_facts
-from pytest_kernelprof.gpu.procfs import (
-    Permissions,
-    injected_libraries,
-    mapped_files,
-    permissions,
-    text_of,
-    tools_of,
-)
 from pytest_kernelprof.profiler.torch_profiler import canary_seen, why_blind
 from pytest_kernelprof.system import newer_than_tried, series
 from pytest_kernelprof.units import format_bytes
@@ -41,6 +34,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
 
+# What is found.
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Found = tuple[State, str] | tuple[State, str, str]
@@ -252,7 +246,7 @@ def _permission(machine: Machine) -> Found | None:
 
 def _subscribers(machine: Machine) -> Found:
     """CUPTI serves one subscriber per process. DCGM's profiling cannot be seen in the process."""
-    tools = tools_of(machine.environment)
+    tools = procfs.tools_of(machine.environment)
     tools += [f"the loaded library {name}" for name in machine.injected]
     if tools:
         return (
@@ -386,7 +380,7 @@ def _temp_folder(machine: Machine) -> Found:
     return "ok", f"{machine.temp_folder}{shown}"
 
 
-# What the machine says.
+# What is examined.
 
 CanaryState = Literal["seen", "blind", "no gpu", "crashed"]
 Question = Literal["torch", "canary", "canary_after_cpu"]
@@ -399,8 +393,6 @@ _VARIABLES = re.compile(
 )
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _ANSWER = "kernelprof-answer:"
-_NOT_ASKED = NvmlFacts(error="not asked")
-_UNKNOWN = Permissions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,10 +447,10 @@ class Machine:
     torch: TorchFacts
     canary: Canary
     canary_after_cpu: Canary | None = None
-    nvml: NvmlFacts = _NOT_ASKED
+    nvml: NvmlFacts = field(default_factory=lambda: NvmlFacts("not asked"))
     packages: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
-    permissions: Permissions = _UNKNOWN
+    permissions: procfs.Permissions = field(default_factory=procfs.Permissions)
     environment: Mapping[str, str] = field(default_factory=dict)
     injected: tuple[str, ...] = ()
     temp_folder: str = ""
@@ -468,20 +460,21 @@ class Machine:
 
 def examine_machine() -> Machine:
     """Examine everything; what cannot be examined says so. Takes up to half a minute."""
-    torch = _torch_facts()
+    told = _ask("torch")
+    torch = TorchFacts(told) if isinstance(told, str) else msgspec.convert(told, TorchFacts)
     has_gpu = bool(torch.version) and not torch.why_no_gpu
     nvml = nvml_facts()
-    folder, temp_error, free = _folder_of_traces()
+    folder, temp_error, free = _try_temp_folder()
     return Machine(
         torch=torch,
-        canary=_canary_of("canary") if has_gpu else Canary("no gpu"),
-        canary_after_cpu=_canary_of("canary_after_cpu") if has_gpu else None,
+        canary=_answer_of_canary("canary") if has_gpu else Canary("no gpu"),
+        canary_after_cpu=_answer_of_canary("canary_after_cpu") if has_gpu else None,
         nvml=nvml,
         packages=_packages(),
-        driver=nvml.driver or driver_version(text_of(_DRIVER_VERSION)),
-        permissions=permissions(),
+        driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
+        permissions=procfs.permissions(),
         environment=_environment(),
-        injected=injected_libraries(mapped_files()),
+        injected=procfs.injected_libraries(procfs.mapped_files()),
         temp_folder=folder,
         temp_error=temp_error,
         temp_free_bytes=free,
@@ -511,7 +504,7 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _folder_of_traces() -> tuple[str, str, int | None]:
+def _try_temp_folder() -> tuple[str, str, int | None]:
     """Return the folder for traces, why it cannot be written to (or empty), and its free bytes."""
     try:
         folder = tempfile.gettempdir()
@@ -523,25 +516,17 @@ def _folder_of_traces() -> tuple[str, str, int | None]:
         return tempfile.tempdir or "", str(error), None
 
 
-def _torch_facts() -> TorchFacts:
-    answer = _ask("torch")
-    if isinstance(answer, str):
-        return TorchFacts(error=answer)
-    return msgspec.convert(answer, TorchFacts)
-
-
-def _canary_of(question: Question) -> Canary:
-    answer = _ask(question)
-    if isinstance(answer, str):
-        return Canary("crashed", answer)
-    return msgspec.convert(answer, Canary)
+def _answer_of_canary(question: Question) -> Canary:
+    told = _ask(question)
+    return Canary("crashed", told) if isinstance(told, str) else msgspec.convert(told, Canary)
 
 
 def _ask(question: Question) -> dict[str, Any] | str:
     """Return the answer of a new process, or why there was none."""
     try:
         done = run_fresh(
-            f"from pytest_kernelprof.cli.doctor import answer; answer({question!r})", _TIMEOUT_S
+            f"from pytest_kernelprof.cli.doctor import answer; answer({question!r})",
+            _TIMEOUT_S,
         )
     except NotFinished as error:
         return str(error)
@@ -579,25 +564,23 @@ def _ask_torch() -> TorchFacts:
         cuda=torch.version.cuda or "",
         hip=torch.version.hip or "",
         why_no_gpu=reason,
-        gpus=() if reason else _gpus(torch),
+        gpus=() if reason else tuple(map(_gpu_words, range(torch.cuda.device_count()))),
         cuda_activity=torch.profiler.ProfilerActivity.CUDA in activities,
         cupti_path=cupti_path,
         cupti_version=cupti_version,
     )
 
 
-def _gpus(torch: Any) -> tuple[str, ...]:
-    properties = [
-        torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())
-    ]
-    return tuple(f"{one.name}, sm_{one.major}{one.minor}" for one in properties)
+def _gpu_words(index: int) -> str:
+    found: Any = load_torch().cuda.get_device_properties(index)
+    return f"{found.name}, sm_{found.major}{found.minor}"
 
 
 def _cupti_of(torch: Any) -> tuple[str, int]:
     """Return path and version of the CUPTI library: the one that torch loaded, else the one beside
     it."""
     torch.cuda.init()
-    loaded = [path for path in mapped_files() if "libcupti.so" in path]
+    loaded = [path for path in procfs.mapped_files() if "libcupti.so" in path]
     folder = Path(torch.__file__).parent
     beside = [
         str(path)

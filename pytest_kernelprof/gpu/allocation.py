@@ -80,10 +80,9 @@ def gpus_of_machine() -> tuple[str, ...]:
             return ()
         if _GPU_FOLDERS.is_dir() and len(list(_GPU_FOLDERS.iterdir())) < 2:
             return ()
-    from pytest_kernelprof.gpu.nvml import Unknown, gpu_uuids
+    from pytest_kernelprof.gpu.nvml import gpu_uuids
 
-    gpus = gpu_uuids()
-    return () if isinstance(gpus, Unknown) else gpus
+    return gpu_uuids()
 
 
 _POLL_S = 0.2
@@ -167,11 +166,9 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
 
 def _gpus() -> tuple[str, ...]:
     """The GPUs that ``CUDA_VISIBLE_DEVICES`` may name, by UUID."""
-    from pytest_kernelprof.gpu.nvml import Unknown, gpu_uuids
+    from pytest_kernelprof.gpu.nvml import gpu_uuids
 
-    all_of_machine = gpu_uuids()
-    known = () if isinstance(all_of_machine, Unknown) else tuple(all_of_machine)
-    given = visible_to_all()
+    known, given = gpu_uuids(), visible_to_all()
     if given is None:
         return known
     return tuple(

@@ -11,7 +11,7 @@ import functools
 import os
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -159,11 +159,16 @@ class Watch:
         """
         if self._gpu is None and not self._conditions.why_unknown:
             return True  # there is no GPU to look at: nothing is claimed
-        self._conditions = replace(self._conditions, blocks=self._conditions.blocks + 1)
+        known = self._conditions
+        self._note(blocks=known.blocks + 1)
         self._last_block_us = self._next_block_us
         throttling = self._ask(self._look)
         if throttling:
-            self._conditions = _with_throttled_block(self._conditions, throttling, rounds)
+            self._note(
+                throttled_blocks=known.throttled_blocks + 1,
+                discarded_rounds=known.discarded_rounds + rounds,
+                throttle_reasons=tuple(dict.fromkeys([*known.throttle_reasons, *throttling])),
+            )
         self._next_block_us = _now_us()
         return not throttling
 
@@ -174,7 +179,10 @@ class Watch:
 
     def was_not_alone(self, why: str) -> None:
         """Note why the GPU's lock was not had, if it was not."""
-        self._conditions = replace(self._conditions, not_alone=why)
+        self._note(not_alone=why)
+
+    def _note(self, **what: Any) -> None:
+        self._conditions = replace(self._conditions, **what)
 
     def _ask(self, look: Callable[[Gpu], T]) -> T | None:
         """Let a function look at the GPU. Once NVML has refused, nothing more is asked."""
@@ -184,8 +192,7 @@ class Watch:
             return look(self._gpu)
         except self._gpu.nvml.NVMLError as error:
             self._gpu, why = None, refused(error)
-            unknown = {"why_unknown": why, "why_contention_unknown": why}
-            self._conditions = replace(self._conditions, **unknown)
+            self._note(why_unknown=why, why_contention_unknown=why)
             return None
 
     def _begin(self) -> None:
@@ -213,7 +220,13 @@ class Watch:
         now = gpu.sample()
         throttling = _throttling_between(self._last or now, now)
         self._last = now
-        self._conditions = _with_sample(self._conditions, now, gpu.sm_clock_mhz_max)
+        known, clock = self._conditions, now.sm_clock_mhz
+        self._note(
+            power_capped_blocks=known.power_capped_blocks + now.power_capped,
+            sm_clock_mhz_low=min(known.sm_clock_mhz_low or clock, clock),
+            sm_clock_mhz_high=max(known.sm_clock_mhz_high or clock, clock),
+            sm_clock_mhz_max=gpu.sm_clock_mhz_max,
+        )
         self._note_others(gpu)
         return throttling
 
@@ -254,7 +267,7 @@ class Watch:
     def _use_since(self, gpu: Gpu, since_us: int) -> Sequence[Use]:
         used = gpu.use_since(since_us)
         if isinstance(used, Unknown):
-            self._conditions = replace(self._conditions, why_contention_unknown=used.why)
+            self._note(why_contention_unknown=used.why)
             return ()
         return used
 
@@ -285,29 +298,6 @@ def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
         if spent > before.throttled_ns.get(reason, spent)
     ]
     return tuple(dict.fromkeys([*before.throttling, *after.throttling, *grown]))
-
-
-def _with_sample(known: Conditions, seen: Sample, most_mhz: int) -> Conditions:
-    clock = seen.sm_clock_mhz
-    low, high = known.sm_clock_mhz_low, known.sm_clock_mhz_high
-    return replace(
-        known,
-        power_capped_blocks=known.power_capped_blocks + seen.power_capped,
-        sm_clock_mhz_low=clock if low is None else min(low, clock),
-        sm_clock_mhz_high=clock if high is None else max(high, clock),
-        sm_clock_mhz_max=most_mhz,
-    )
-
-
-def _with_throttled_block(
-    known: Conditions, throttling: tuple[str, ...], rounds: int
-) -> Conditions:
-    return replace(
-        known,
-        throttled_blocks=known.throttled_blocks + 1,
-        discarded_rounds=known.discarded_rounds + rounds,
-        throttle_reasons=tuple(dict.fromkeys([*known.throttle_reasons, *throttling])),
-    )
 
 
 def _pulse(device: Device) -> None:

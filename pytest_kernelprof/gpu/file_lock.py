@@ -9,7 +9,6 @@ needs the standard library alone: the supervisor of a run runs without site-pack
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import os
 import stat
@@ -24,23 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_fcntl: Any = None
+fcntl: Any = None
 with contextlib.suppress(ImportError):  # not on Windows
-    _fcntl = importlib.import_module("fcntl")
+    fcntl = importlib.import_module("fcntl")
 
 FOR_ALL_USERS = 0o666
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN)
+_HELD_BY_OTHERS = (PermissionError, BlockingIOError)
 
 
 def can_share() -> bool:
     """Whether this system has locks that several processes hold at once."""
-    return _fcntl is not None
+    return fcntl is not None
 
 
 def can_lock_bytes() -> bool:
     """Whether ``ByteLocks`` are for this system."""
-    return _fcntl is not None and sys.platform == "linux"
+    return fcntl is not None and sys.platform == "linux"
 
 
 def open_file(path: Path, how: int) -> int:
@@ -97,12 +96,12 @@ class FileLock:
 
     def share(self) -> bool:
         """Share it, if nobody has it alone."""
-        return self._attempt(_fcntl.LOCK_SH)
+        return self._attempt(fcntl.LOCK_SH)
 
     def take(self) -> bool:
         """Hold it alone, if nobody else holds any of it. A failed attempt may lose what was held
         before."""
-        return self._attempt(_fcntl.LOCK_EX)
+        return self._attempt(fcntl.LOCK_EX)
 
     def release(self) -> None:
         """Hold nothing of it any more."""
@@ -110,17 +109,17 @@ class FileLock:
         if handle >= 0:
             # Closing would do, but for children that were forked beside Python and have it open.
             with contextlib.suppress(OSError):
-                _fcntl.flock(handle, _fcntl.LOCK_UN)
+                fcntl.flock(handle, fcntl.LOCK_UN)
             Real.close(handle)
 
     def _attempt(self, how: int) -> bool:
         if self.handle < 0:
             self.handle = open_or_make(self.path, os.O_RDWR)
         try:
-            _fcntl.flock(self.handle, how | _fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _HELD_BY_OTHERS:
-                return False
+            fcntl.flock(self.handle, how | fcntl.LOCK_NB)
+        except _HELD_BY_OTHERS:
+            return False
+        except OSError:
             self.release()
             raise
         if _is_at(self.handle, self.path):
@@ -182,32 +181,30 @@ class ByteLocks:
     def hold(self, first: int, last: int | None = None, *, alone: bool = True) -> bool:
         """Hold bytes from the first to the last one, by default only the first, if no other
         process holds any of them, or shares them where they are to be held alone."""
-        how = _fcntl.LOCK_EX if alone else _fcntl.LOCK_SH
+        how = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         try:
-            self._lock(how | _fcntl.LOCK_NB, first, last)
-        except OSError as error:
-            if error.errno in _HELD_BY_OTHERS:
-                return False
-            raise
+            self._lock(how | fcntl.LOCK_NB, first, last)
+        except _HELD_BY_OTHERS:
+            return False
         return True
 
     def free(self, first: int, last: int | None = None) -> None:
         """Hold none of these bytes any more."""
-        self._lock(_fcntl.LOCK_UN, first, last)
+        self._lock(fcntl.LOCK_UN, first, last)
 
     def held(self, first: int, last: int) -> Iterator[int]:
         """The first byte of each lock that another process holds there, in no order."""
         left = [(first, last)]
         while left:
             first, last = left.pop()
-            asked = _FLOCK.pack(_fcntl.F_WRLCK, os.SEEK_SET, first, last - first + 1, 0)
-            answer = _fcntl.fcntl(self._handle, _fcntl.F_GETLK, asked)
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, last - first + 1, 0)
+            answer = fcntl.fcntl(self._handle, fcntl.F_GETLK, asked)
             kind, _, begin, length, _ = _FLOCK.unpack(answer)
-            if kind != _fcntl.F_UNLCK:
+            if kind != fcntl.F_UNLCK:
                 yield max(first, begin)
                 end = begin + length if length else last + 1  # 0: to the end of any file
                 parts = ((first, begin - 1), (end, last))
                 left += [(low, high) for low, high in parts if low <= high]
 
     def _lock(self, how: int, first: int, last: int | None) -> None:
-        _fcntl.lockf(self._handle, how, (first if last is None else last) - first + 1, first)
+        fcntl.lockf(self._handle, how, (first if last is None else last) - first + 1, first)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import current_device, gpu_uuid, why_no_gpu
+from pytest_kernelprof.gpu.procfs import pid_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +40,7 @@ _COUNTERS = {
 }
 # A process that sits idle on the GPU shows 0 or 1 %, a desktop a few.
 _WORKS_FROM_PERCENT = 5
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Gpu:
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml = nvml
         self._handle = handle
-        self.numbers_like_us = _in_first_pid_namespace()
+        self.numbers_like_us = pid_namespace() == FIRST_PID_NAMESPACE  # not in most containers
         self._counters_there = list(_COUNTERS)
 
     @functools.cached_property
@@ -226,22 +227,18 @@ def nvml_facts() -> NvmlFacts:
     return NvmlFacts(driver=version.decode() if isinstance(version, bytes) else version, mig=mig)
 
 
-def gpu_uuids() -> tuple[str, ...] | Unknown:
+def gpu_uuids() -> tuple[str, ...]:
     """The UUIDs of the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` takes them.
 
-    Unknown where NVML cannot be had, and where a GPU is cut into MIG instances: which of them a
+    None where NVML does not tell, and where a GPU is cut into MIG instances: which of them a
     process gets is for the user to say.
     """
     nvml = _library(os.getpid())
-    if isinstance(nvml, Unknown):
-        return nvml
-    try:
-        handles = _handles(nvml)
-        if any(_is_cut(nvml, handle) for handle in handles):
-            return Unknown("a GPU is in MIG mode: name its instances in CUDA_VISIBLE_DEVICES")
-        return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in handles)
-    except nvml.NVMLError as error:
-        return Unknown(refused(error))
+    if isinstance(nvml, Unknown) or any(nvml_facts().mig):
+        return ()
+    with contextlib.suppress(nvml.NVMLError):
+        return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in _handles(nvml))
+    return ()
 
 
 def _handles(nvml: Any) -> list[Any]:
@@ -308,14 +305,6 @@ def _library(process: int) -> Any | Unknown:
 def refused(error: Exception) -> str:
     """That NVML did not answer, in words."""
     return f"NVML is not available: {error}"
-
-
-def _in_first_pid_namespace() -> bool:
-    """Whether this process has the number that the driver knows it by; not in most containers."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
-    except OSError:
-        return False
 
 
 def describe_gpu() -> dict[str, str]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
-_PIDS = "/proc/self/ns/pid"
 _GPU_FILE = "/dev/nvidia-uvm"
 
 _HAS_WAITID = hasattr(os, "waitid") and hasattr(os, "WNOHANG")
@@ -69,10 +68,13 @@ def mapped_files(pid: int | str = "self") -> tuple[str, ...]:
 def host_of_processes() -> str:
     """Identifies the system whose process numbers and clock this process uses: equal for processes
     that see each other. Where /proc does not say, the name of this machine."""
-    try:
-        return f"{text_of(_BOOT).strip()} {os.readlink(_PIDS)}"
-    except OSError:
-        return platform.node()
+    namespace = pid_namespace()
+    return f"{text_of(_BOOT).strip()} {namespace}" if namespace else platform.node()
+
+
+def pid_namespace() -> str:
+    """Where numbers of processes mean the same as for this one, as Linux names it; else empty."""
+    return _link("/proc/self/ns/pid")
 
 
 def started_at(pid: int) -> str:

@@ -58,6 +58,7 @@ from pytest_kernelprof.gpu.inventory import (
     is_capturing,
     synchronize_in_use,
 )
+from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _write_note(
     replaced. What cannot be written is left out: the lock holds all the same."""
     command = Path(sys.argv[0]).name if sys.argv else ""
     name, since = _printable(who or command), unix_ns() / 1e9
-    note = Note(Real.getpid(), name, _user(), since, _namespace(), token, owners)
+    note = Note(Real.getpid(), name, _user(), since, pid_namespace(), token, owners)
     text = msgspec.json.encode(note)[:_LONGEST_NOTE].ljust(_LONGEST_NOTE)
     with contextlib.suppress(OSError), Real.file(open_or_make(path, os.O_WRONLY), "w") as file:
         file.seek(place * _LONGEST_NOTE)
@@ -125,15 +126,6 @@ def _read_note(path: Path, place: int) -> Note | None:
         return note if note.words else None  # a time that no clock shows cannot be told
     except (OSError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return None
-
-
-@functools.cache
-def _namespace() -> str:
-    """Where numbers of processes mean the same as for this one, as Linux names it."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
 
 
 @functools.cache
@@ -510,7 +502,7 @@ class SharedGpuLock(GpuLock):
         """
         with contextlib.suppress(OSError, ValueError):  # nothing is open yet
             running, living = self._others(_RUNS), self._known(_LIVES).items()
-            ours = ((place, note) for place, note in living if note.namespace == _namespace())
+            ours = ((place, note) for place, note in living if note.namespace == pid_namespace())
             return [(note, place in running) for place, note in ours]
         return []
 

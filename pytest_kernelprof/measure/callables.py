@@ -464,7 +464,9 @@ class Contest:
             alone(self.device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
             while not history or policy.again(history):
-                values, problems = take(order, progress, agreement)
+                report = partial(progress, "comparing", of=len(order))
+                prepare = with_progress((self.prepares[name] for name in order), report)
+                values, problems = take(order, prepare, agreement)
                 throttled = not watch.block(len(order))
                 shown = Shown(step, not problems, problems=problems, throttled=throttled)
                 history.append(policy.shown_on_ranks(agreement.gather("rounds", shown)))
@@ -479,14 +481,10 @@ class Contest:
         return values
 
     def _device_times(
-        self, order: Sequence[str], progress: Progress, agreement: Agreement
+        self, order: Sequence[str], prepare: Prepare, agreement: Agreement
     ) -> tuple[list[float], str]:
         taken = sessions.profile_rounds(
-            self.device,
-            self._next_of(order, progress),
-            len(order),
-            flush_l2=self.plan.flush_l2,
-            agreement=agreement,
+            self.device, prepare, len(order), flush_l2=self.plan.flush_l2, agreement=agreement
         )
         problems = "; ".join(taken.facts.profile.integrity.problems)
         if problems:
@@ -497,22 +495,17 @@ class Contest:
         return list(metrics["cuda_time"].rounds), ""
 
     def _latencies(
-        self, order: Sequence[str], progress: Progress, agreement: Agreement
+        self, order: Sequence[str], prepare: Prepare, agreement: Agreement
     ) -> tuple[list[float], str]:
         timings = unprofiled_rounds.time_calls(
             self.device,
-            self._next_of(order, progress),
+            prepare,
             len(order),
             flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=True,  # calls in a row would mix the callables
             agreement=agreement,
         )
         return list(timings.latency_us), ""
-
-    def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
-        """Return a function that reports progress and returns the next call in the order."""
-        report = partial(progress, "comparing", of=len(order))
-        return with_progress((self.prepares[name] for name in order), report)
 
     def _peak(self, name: str, agreement: Agreement) -> float:
         memory = unprofiled_rounds.watch_memory(self.device, self.prepares[name], 1, agreement)

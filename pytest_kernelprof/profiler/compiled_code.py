@@ -323,27 +323,6 @@ _PAST = (
 )
 
 
-@dataclass(slots=True)
-class Scripts:
-    """The TorchScript methods that were called."""
-
-    _past: set[str] = field(default_factory=set)
-
-    def look(self, method: Any) -> None:
-        """Look at the graph of a method that is called."""
-        kinds = set(_kinds(method.graph))
-        self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
-
-    def code(self, operators: Collection[str]) -> CompiledCode:
-        """What ran unseen, by the names of operators in the rounds as well."""
-        partitions = any(name.startswith("LlgaPartition_") for name in operators)
-        unseen = (_PARTITION,) if partitions and load_torch()._C._jit_llga_enabled() else ()
-        groups = any(name.startswith("fused_") for name in operators)
-        fused = (_FUSED,) if groups and load_torch()._C._jit_can_fuse_on_cpu() else ()
-        past = (_PAST.format(", ".join(sorted(self._past))),) if self._past else ()
-        return CompiledCode(unseen=(*unseen, *fused, *past))
-
-
 def _kinds(block: Any) -> Iterator[str]:
     """The kinds of all nodes, without the text of the graph: to print constants runs operators."""
     for node in block.nodes():
@@ -358,12 +337,23 @@ class WatchedCalls:
     torch names them)."""
 
     packages: Packages = field(default_factory=Packages)
-    scripts: Scripts = field(default_factory=Scripts)
     given: list[set[str]] = field(default_factory=list)
+    _past: set[str] = field(default_factory=set)
+
+    def look_at_script(self, method: Any) -> None:
+        """Look at the graph of a method of TorchScript that is called."""
+        kinds = set(_kinds(method.graph))
+        self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
 
     def code(self, operators: Collection[str]) -> CompiledCode:
         """The code behind it, by the names of operators in the rounds as well."""
-        return together((self.packages.code(), self.scripts.code(operators)))
+        partitions = any(name.startswith("LlgaPartition_") for name in operators)
+        unseen = (_PARTITION,) if partitions and load_torch()._C._jit_llga_enabled() else ()
+        groups = any(name.startswith("fused_") for name in operators)
+        fused = (_FUSED,) if groups and load_torch()._C._jit_can_fuse_on_cpu() else ()
+        past = (_PAST.format(", ".join(sorted(self._past))),) if self._past else ()
+        scripts = CompiledCode(unseen=(*unseen, *fused, *past))
+        return together((self.packages.code(), scripts))
 
 
 @contextlib.contextmanager
@@ -376,21 +366,23 @@ def watch_calls() -> Iterator[WatchedCalls]:
         for name in ("run", "boxed_run")
         if name in vars(kind)
     ]
-    methods.append((load_torch()._C.ScriptMethod, "__call__", watched.scripts.look))
+    methods.append((load_torch()._C.ScriptMethod, "__call__", watched.look_at_script))
     library = load_torch().library.Library
     methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
     with contextlib.ExitStack() as undoing:
-        for kind, name, look in methods:
-            call = vars(kind)[name]
-            setattr(kind, name, _looked_at(call, look))
-            undoing.callback(setattr, kind, name, call)
+        for method in methods:
+            look_first(undoing, *method)
         yield watched
 
 
-def _looked_at(call: Callable[..., Any], look: Look) -> Callable[..., Any]:
-    @functools.wraps(call)
-    def look_and_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        look(self)
-        return call(self, *args, **kwargs)
+def look_first(undoing: contextlib.ExitStack, owner: Any, name: str, look: Look) -> None:
+    """Look at what a function or method is called with first, before each call, until undone."""
+    call = vars(owner)[name]
 
-    return look_and_call
+    @functools.wraps(call)
+    def look_and_call(*args: Any, **kwargs: Any) -> Any:
+        look(args[0] if args else None)
+        return call(*args, **kwargs)
+
+    undoing.callback(setattr, owner, name, call)
+    setattr(owner, name, look_and_call)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu import conditions, inventory, nvml
 from pytest_kernelprof.gpu.inventory import Device, bound
-from pytest_kernelprof.profiler import torch_profiler, unfinished_work
+from pytest_kernelprof.profiler import compiled_code, torch_profiler, unfinished_work
 from pytest_kernelprof.profiler.autotuning import Autotuning, Pauses
-from pytest_kernelprof.profiler.compiled_code import WatchedCalls, compilations, watch_calls
 from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
 from pytest_kernelprof.profiler.trace_folder import SCRATCH, TraceFile
 from pytest_kernelprof.records.codec import VERSION
@@ -47,14 +46,7 @@ class OtherProfilers:
             self._tell("switched", module, "_enable_record_function")
 
     def _tell(self, what: str, module: Any, name: str) -> None:
-        call = getattr(module, name)
-
-        def call_and_tell(*args: Any, **kwargs: Any) -> Any:
-            setattr(self, what, True)
-            return call(*args, **kwargs)
-
-        self._undoing.callback(setattr, module, name, call)
-        setattr(module, name, call_and_tell)
+        compiled_code.look_first(self._undoing, module, name, lambda _: setattr(self, what, True))
 
     def __exit__(self, *_: object) -> None:
         """End; what the measured code may have put there itself is replaced, too."""
@@ -76,7 +68,7 @@ class Recorded:
 
     file: TraceFile
     recording: Recording
-    calls: WatchedCalls | None = None
+    calls: compiled_code.WatchedCalls | None = None
 
 
 class Session:
@@ -114,8 +106,8 @@ class Session:
         self._others = OtherProfilers()
         self._children = unfinished_work.Children(device)
         self._replays = Replays() if device.kind == "cuda" else None
-        self._calls: WatchedCalls | None = None
-        self._compiled_before = compilations()
+        self._calls: compiled_code.WatchedCalls | None = None
+        self._compiled_before = compiled_code.compilations()
 
     def __enter__(self) -> Session:
         refuse_to_nest()
@@ -134,7 +126,7 @@ class Session:
                 entered.enter_context(self._others)
                 entered.enter_context(self._children)
                 if self.device.kind == "cpu":
-                    self._calls = entered.enter_context(watch_calls())
+                    self._calls = entered.enter_context(compiled_code.watch_calls())
                 self._sentinel(self.names.first_sentinel)
                 self._watching = entered.pop_all()
         except BaseException:
@@ -218,7 +210,7 @@ class Session:
             IncompleteProfile: it could not be written.
         """
         results, self._results = self._results, None
-        device, compiled = self.device, compilations().since(self._compiled_before)
+        device, compiled = self.device, compiled_code.compilations().since(self._compiled_before)
         recording = Recording(
             schema=VERSION,
             device_kind=device.kind,

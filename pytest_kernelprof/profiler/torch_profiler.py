@@ -422,13 +422,13 @@ def why_blind() -> str:
 
 
 def _cupti_cause() -> str:
-    cupti = _loaded_cupti()
-    if cupti is None:
+    loaded = [path for path in mapped_files() if "libcupti.so" in path]
+    if not loaded:
         return (
             "CUPTI (libcupti) is not loaded into this process: install the CUPTI package that "
             "belongs to this CUDA, or a torch wheel that brings it."
         )
-    code = _try_subscribing(cupti)
+    code = _try_subscribing(ctypes.CDLL(loaded[0]))
     if code == _CUPTI_MULTIPLE_SUBSCRIBERS:
         tool = ", ".join(tools_of(os.environ))
         return (
@@ -447,11 +447,6 @@ def _cupti_cause() -> str:
         "in this process (pytorch #186036), or a known-bad CUPTI; run with KINETO_LOG_LEVEL=0 "
         "to see Kineto's own log."
     )
-
-
-def _loaded_cupti() -> Any | None:
-    paths = [path for path in mapped_files() if "libcupti.so" in path]
-    return ctypes.CDLL(paths[0]) if paths else None
 
 
 def _try_subscribing(cupti: Any) -> int:

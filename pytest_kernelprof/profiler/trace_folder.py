@@ -15,25 +15,21 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import importlib
 import itertools
 import os
 import stat
 import sys
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.gpu.file_lock import fcntl
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-_fcntl: Any = None
-with contextlib.suppress(ImportError):  # not on Windows: nothing is swept there
-    _fcntl = importlib.import_module("fcntl")
 
 _OLD_S = 3600
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -41,9 +37,9 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW",
 
 def mark_as_used(handle: int) -> None:
     """Keep others from taking an open folder for left over, as long as anybody has it open."""
-    if _fcntl is not None:
+    if fcntl is not None:
         with contextlib.suppress(OSError):  # a file system that has no locks
-            _fcntl.flock(handle, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def sweep(place: str, prefix: str, ours: str) -> None:
@@ -53,7 +49,7 @@ def sweep(place: str, prefix: str, ours: str) -> None:
         place: where they are. prefix: what their names begin with, before the process's number.
         ours: the folder of this process, which was just made.
     """
-    if sys.platform != "linux" or _fcntl is None:
+    if sys.platform != "linux" or fcntl is None:
         return
     with contextlib.suppress(OSError):
         now = Real.lstat(ours).st_mtime
@@ -82,7 +78,7 @@ def _remove(path: str, newest: float) -> None:
         found = Real.fstat(handle)
         if found.st_uid != os.geteuid() or found.st_mtime > newest:
             return
-        _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in Real.listdir(f"/proc/self/fd/{handle}"):
             file = f"/proc/self/fd/{handle}/{name}"
             if stat.S_ISREG(Real.lstat(file).st_mode):

@@ -102,7 +102,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
     made.install(monkeypatch)
     monkeypatch.setattr(nvml, "gpu_uuid", lambda index: UUID)
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
+    monkeypatch.setattr(nvml, "pid_namespace", lambda: nvml.FIRST_PID_NAMESPACE)
     return made
 
 

@@ -120,7 +120,7 @@ def test_in_a_container_one_working_process_is_taken_to_be_this_one(
     use: dict[int, int],
     contenders: tuple[Neighbour, ...],
 ) -> None:
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    monkeypatch.setattr(nvml, "pid_namespace", lambda: "a container's")
     driver.processes, driver.use = set(), use
     assert watched().contenders == contenders
 
@@ -260,7 +260,7 @@ def test_the_work_of_partners_belongs_to_what_is_timed(driver: Driver) -> None:
 def test_where_the_driver_numbers_otherwise_nobody_is_known(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    monkeypatch.setattr(nvml, "pid_namespace", lambda: "a container's")
     driver.processes, driver.use = set(), {OTHER: 50, THIRD: 40}
     assert in_company(resting={OTHER, THIRD}, partners={OTHER}).contended
 
@@ -269,7 +269,7 @@ def test_where_the_driver_numbers_otherwise_nobody_is_known(
 def test_where_the_driver_numbers_otherwise_as_many_as_are_timed_are_taken_to_be_those(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, use: dict[int, int], contended: bool
 ) -> None:
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    monkeypatch.setattr(nvml, "pid_namespace", lambda: "a container's")
     driver.processes, driver.use = {OTHER, THIRD}, {OTHER: 50, THIRD: 40, **use}
     with watch(GPU, at_work=2) as looking:
         time.sleep(0.03)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pytest_kernelprof.cli import doctor as checks
+from pytest_kernelprof.cli import doctor
 from pytest_kernelprof.cli.doctor import driver_version, examine_machine
 from pytest_kernelprof.gpu.inventory import why_no_gpu
 
@@ -41,15 +41,15 @@ def test_this_machine_answers(python: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = checks._ask("no such question")  # type: ignore[arg-type]
+    answer = doctor._ask("no such question")  # type: ignore[arg-type]
     assert answer == "the process ended with status 1: KeyError: 'no such question'"
-    monkeypatch.setattr(checks, "_TIMEOUT_S", 0.01)
-    assert checks._ask("torch") == "no answer within 0 s"
+    monkeypatch.setattr(doctor, "_TIMEOUT_S", 0.01)
+    assert doctor._ask("torch") == "no answer within 0 s"
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
-    folder, error, free = checks._folder_of_traces()
+    folder, error, free = doctor._try_temp_folder()
     assert folder == "/proc/nowhere"
     assert error
     assert free is None
