@@ -18,13 +18,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.gpu.bindings import cuda_driver
 from pytest_kernelprof.gpu.inventory import bound
 from pytest_kernelprof.gpu.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
-from pytest_kernelprof.gpu.usage_lock import (
-    GpuLock,
-    NotFree,
-    OtherProcesses,
-    finish_work,
-    gpu_lock,
-)
+from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, OtherProcesses, finish_work, gpu_lock
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.system import sleep, unix_ns
 

@@ -97,10 +97,7 @@ def _without_stderr() -> Iterator[None]:
 
 
 TRITON, INDUCTOR = "Triton's autotuner", "Inductor's benchmarker"
-_MODULES = {
-    "triton.runtime.autotuner": TRITON,
-    "torch._inductor.runtime.benchmarking": INDUCTOR,
-}
+_MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchmarking": INDUCTOR}
 
 Method = tuple[type, str]
 
