@@ -525,8 +525,7 @@ def _ask(question: Question) -> dict[str, Any] | str:
     """Return the answer of a new process, or why there was none."""
     try:
         done = run_fresh(
-            f"from pytest_kernelprof.cli.doctor import answer; answer({question!r})",
-            _TIMEOUT_S,
+            f"from pytest_kernelprof.cli.doctor import answer; answer({question!r})", _TIMEOUT_S
         )
     except NotFinished as error:
         return str(error)

@@ -182,8 +182,7 @@ COMMANDS = {
         _option("--markdown=PATH", "write the results as Markdown, for a pull request"),
         _option("--benchmark-json=PATH", "write the times as pytest-benchmark's JSON"),
         _flag(
-            "--github",
-            "add the results to the step summary and annotate lines (in GitHub Actions)",
+            "--github", "add the results to the step summary and annotate lines (in GitHub Actions)"
         ),
         _option("-v --verbose", "list every profile; -vv also kernels", action="count", default=0),
     ),
@@ -194,9 +193,7 @@ COMMANDS = {
         "run_commands.update_snapshots",
         _option("run_document=RUN.json", "made by pytest --kernelprof-json"),
         _option(
-            "--root=DIR",
-            "the root folder of the tests (default: the current folder)",
-            default=".",
+            "--root=DIR", "the root folder of the tests (default: the current folder)", default="."
         ),
         _flag("--new", "add entries only; change none"),
     ),
@@ -211,12 +208,7 @@ COMMANDS = {
         "noise --processes=5",
         "0 if it measured, 2 for an error",
         "noise.run",
-        _option(
-            "--rounds=N",
-            "take N rounds of each workload in each process",
-            48,
-            _at_least(2),
-        ),
+        _option("--rounds=N", "take N rounds of each workload in each process", 48, _at_least(2)),
         _option(
             "--processes=N",
             "compare N new processes (default: 3; more give smaller margins); 1 measures in "

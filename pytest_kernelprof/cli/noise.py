@@ -15,7 +15,7 @@ from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats.intervals import RULE, margins, spreads
-from pytest_kernelprof.summary.words import doubt_words, place_words
+from pytest_kernelprof.summary.words import count_words, doubt_words, place_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
 
 def lines_of(report: dict[str, Any]) -> list[str]:
     """Return the report as text: a table, the margins, and their rule."""
-    lines = [_title(report), *_table(report["spreads"]), ""]
+    processes = count_words(report["processes"], "process", "processes")
+    title = f"{report['place']}: {report['rounds']} rounds in each of {processes}"
+    lines = [title, *_table(report["spreads"]), ""]
     if report["device"] == "cpu":
         lines.append("On the CPU only latency is measured; limits on other times need a GPU.")
     lines += [f"Disturbed: {doubt}." for doubt in report["doubts"]]
@@ -157,11 +159,6 @@ def lines_of(report: dict[str, Any]) -> list[str]:
     else:
         lines.append("No margins: one process does not show how processes differ (--processes=3).")
     return lines
-
-
-def _title(report: dict[str, Any]) -> str:
-    processes = "1 process" if report["processes"] == 1 else f"{report['processes']} processes"
-    return f"{report['place']}: {report['rounds']} rounds in each of {processes}"
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:

@@ -51,11 +51,9 @@ _ours: set[tuple[int, str]] = set()
 
 def text_of(path: Path | str) -> str:
     """The text of a file; empty where it cannot be read."""
-    try:
-        with Real.file(str(path)) as file:
-            return file.readall().decode("utf-8", "replace")
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), Real.file(str(path)) as file:
+        return file.readall().decode("utf-8", "replace")
+    return ""
 
 
 def mapped_files(pid: int | str = "self") -> tuple[str, ...]:

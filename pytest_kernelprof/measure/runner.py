@@ -285,7 +285,7 @@ class Run:
         """Return what torch.compile did in the session and in all calls since; and what it refused
         since the first call, as a warm-up can use its limit up."""
         now, session = compilations(), self._session().recording
-        later = now.since(self._session_ended).compiled
+        later = now.since(self._session_ended).recompiles
         known = session.recompiles is not None and later is not None
         return {
             "recompiles": (session.recompiles or 0) + (later or 0) if known else None,

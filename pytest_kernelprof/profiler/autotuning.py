@@ -99,8 +99,6 @@ def _without_stderr() -> Iterator[None]:
 TRITON, INDUCTOR = "Triton's autotuner", "Inductor's benchmarker"
 _MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchmarking": INDUCTOR}
 
-Method = tuple[type, str]
-
 
 class Autotuning:
     """Watches the known autotuners during one session; use as a context manager.
@@ -175,7 +173,7 @@ class Autotuning:
             self._lost |= not self._session.resume()
 
 
-def benching_methods(module: ModuleType) -> Sequence[Method]:
+def benching_methods(module: ModuleType) -> Sequence[tuple[type, str]]:
     """The methods of a known module that run a configuration to time it; they may call each
     other."""
     if module.__name__ == "triton.runtime.autotuner":

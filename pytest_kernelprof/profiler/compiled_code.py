@@ -39,22 +39,22 @@ class Compilations:
     """What torch.compile did so far in this process, or between two looks.
 
     Attributes:
-        compiled: frames that were compiled, refused attempts among them, and backward graphs that
+        recompiles: frames that were compiled, refused attempts among them, and backward graphs that
             were compiled when they first ran. None where this torch cannot be asked.
         refused: attempts beyond ``recompile_limit``: the code runs without the compiler from then
             on, and nothing is counted any more.
         may_refuse: whether any attempt was refused, or may have been before the first look.
     """
 
-    compiled: int | None = 0
+    recompiles: int | None = 0
     refused: int = 0
     may_refuse: bool = False
 
     def since(self, before: Compilations) -> Compilations:
         """What was done since an earlier look."""
-        known = self.compiled is not None and before.compiled is not None
-        compiled = (self.compiled or 0) - (before.compiled or 0) if known else None
-        return replace(self, compiled=compiled, refused=self.refused - before.refused)
+        known = self.recompiles is not None and before.recompiles is not None
+        compiled = (self.recompiles or 0) - (before.recompiles or 0) if known else None
+        return replace(self, recompiles=compiled, refused=self.refused - before.refused)
 
 
 def compilations() -> Compilations:
@@ -83,8 +83,8 @@ class _Telling(collections.Counter[int]):
 
 
 def _count_one() -> None:
-    if _seen.compiled is not None:
-        _seen.compiled += 1
+    if _seen.recompiles is not None:
+        _seen.recompiles += 1
 
 
 def _watch(convert_frame: ModuleType) -> None:
@@ -92,12 +92,12 @@ def _watch(convert_frame: ModuleType) -> None:
     if isinstance(attempts, _Telling):
         return
     if isinstance(attempts, collections.Counter):
-        _seen.compiled = (_seen.compiled or 0) + sum(attempts.values())
+        _seen.recompiles = (_seen.recompiles or 0) + sum(attempts.values())
         # A frame that was tried more than once may have reached the limit before we looked.
         _seen.may_refuse |= any(times > 1 for times in attempts.values())
         convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
     else:
-        _seen.compiled = None
+        _seen.recompiles = None
     exceeds = getattr(convert_frame, "exceeds_recompile_limit", None)
     if exceeds is None:
         _seen.may_refuse = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
@@ -225,9 +225,7 @@ class Session:
             forks=self._forks,
             children=self._children.seen,
             collection_stopped=self._collection_stopped,
-            recompiles=compiled.compiled,
-            refused=compiled.refused,
-            may_refuse=compiled.may_refuse,
+            **asdict(compiled),
             autotuned=self.autotuning.benched,
             replays=None if self._replays is None else tuple(self._replays.seen),
             no_times={} if device.kind == "cpu" else conditions.no_times(device),

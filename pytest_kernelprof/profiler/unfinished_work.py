@@ -441,10 +441,9 @@ class Children:
         gpu = gpu_of(self._device)
         if isinstance(gpu, Unknown) or not gpu.numbers_like_us:
             return False
-        try:
+        with contextlib.suppress(gpu.nvml.NVMLError):
             return pid in gpu.processes()
-        except gpu.nvml.NVMLError:
-            return False
+        return False
 
     def _gone(self) -> Iterator[str]:
         """Those that the call started through ``multiprocessing``, and that have ended. After CUDA

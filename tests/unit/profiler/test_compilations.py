@@ -45,8 +45,8 @@ def during(call: Callable[[], object]) -> Compilations:
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_compilations_are_counted(fullgraph: bool) -> None:
     compiled = torch.compile(lambda x: x * 3 - 1, backend="eager", fullgraph=fullgraph)
-    assert during(lambda: compiled(torch.ones(2))).compiled == 1
-    assert during(lambda: compiled(torch.ones(2))).compiled == 0
+    assert during(lambda: compiled(torch.ones(2))).recompiles == 1
+    assert during(lambda: compiled(torch.ones(2))).recompiles == 0
 
 
 def test_each_part_of_a_broken_graph_is_one() -> None:
@@ -56,7 +56,7 @@ def test_each_part_of_a_broken_graph_is_one() -> None:
         return x + 1
 
     compiled = torch.compile(broken, backend="eager")
-    assert during(lambda: compiled(torch.ones(2))).compiled == 2
+    assert during(lambda: compiled(torch.ones(2))).recompiles == 2
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_each_part_of_a_broken_graph_is_one() -> None:
 )
 def test_nothing_resets_the_count(clear: Callable[[], object]) -> None:
     call = compiling_at_every_call()
-    assert during(lambda: (call(), clear(), call(), clear())).compiled == 2
+    assert during(lambda: (call(), clear(), call(), clear())).recompiles == 2
 
 
 def test_compilations_on_another_thread_are_counted() -> None:
@@ -82,24 +82,24 @@ def test_compilations_on_another_thread_are_counted() -> None:
         thread.start()
         thread.join()
 
-    assert during(on_a_thread).compiled == 1
+    assert during(on_a_thread).recompiles == 1
 
 
 def test_beyond_its_limit_the_compiler_is_known_to_refuse() -> None:
     call = compiling_at_every_call()
     up_to_it = during(lambda: [call() for _ in range(LIMIT)])
-    assert (up_to_it.compiled, up_to_it.refused) == (LIMIT, 0)
+    assert (up_to_it.recompiles, up_to_it.refused) == (LIMIT, 0)
     beyond = during(lambda: [call() for _ in range(5)])
-    assert (beyond.compiled, beyond.refused, beyond.may_refuse) == (1, 1, True)
+    assert (beyond.recompiles, beyond.refused, beyond.may_refuse) == (1, 1, True)
 
 
 def test_a_backward_that_is_compiled_when_it_first_runs_is_counted() -> None:
     compiled = torch.compile(lambda x: (x * 2).sin().sum(), backend="aot_eager")
     loss: list[torch.Tensor] = []
     x = torch.ones(4, requires_grad=True)
-    assert during(lambda: loss.append(compiled(x))).compiled == 1
-    assert during(lambda: loss[0].backward()).compiled == 1
-    assert during(lambda: compiled(x).backward()).compiled == 0
+    assert during(lambda: loss.append(compiled(x))).recompiles == 1
+    assert during(lambda: loss[0].backward()).recompiles == 1
+    assert during(lambda: compiled(x).backward()).recompiles == 0
 
 
 @pytest.fixture
@@ -142,8 +142,8 @@ def test_what_was_compiled_twice_before_the_first_look_may_have_been_refused(
 
 def test_a_compiler_without_the_count_cannot_be_asked(another: Callable[..., ModuleType]) -> None:
     another()
-    assert compilations().compiled is None
-    assert compilations().since(Compilations(3)).compiled is None
+    assert compilations().recompiles is None
+    assert compilations().since(Compilations(3)).recompiles is None
 
 
 def test_where_nothing_was_compiled_the_compiler_is_not_loaded(
