@@ -116,6 +116,7 @@ def compare(kept: KeptProfile, made: Mapping[str, str], profile: Profile) -> Pro
     """
     before, after = sides_of(kept), _sides(profile.kernels)
     kernels = diff_sides(before, after, ordered=kept.ordered and not profile.variants)
+    kernels = replace(kernels, what="operators" if profile.on_cpu else "kernels")
     judged = [
         name for name in ("kernels", *KEPT_COUNTS) if profile.environment.kind in _DEVICES[name]
     ]

@@ -124,7 +124,8 @@ def conclude(
     if accepts:
         device = records.profiles[-1].environment.kind
         causes = [cause for one in over for cause in causes_of(one, "failed")]
-        todo = f"{TO_DO}{fix_words(causes)}{OR_ACCEPT}:" if over else f"{TO_DO}accept it:"
+        fix = fix_words(causes, on_cpu=device == "cpu")
+        todo = f"{TO_DO}{fix}{OR_ACCEPT}:" if over else f"{TO_DO}accept it:"
         command = update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
     if broken and not warn_only:

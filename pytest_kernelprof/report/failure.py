@@ -64,7 +64,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
     limits = limits_of([profile])
     unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
-    todo = fix_words(causes_of(profile, "failed")) if baselines else cure_words(told)
+    causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
+    todo = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told)
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)

@@ -145,7 +145,8 @@ def _listed(limits: Iterable[str]) -> str:
 def _plan(run: Run, worst: Entry) -> Remedy:
     """What helps, without the tests and limits."""
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
-    fix = fix_words(worst.causes)
+    on_cpu = isinstance(worst, Row) and worst.profile.on_cpu
+    fix = fix_words(worst.causes, on_cpu=on_cpu)
     if snapshot is not None and (snapshot.accepts or snapshot.state in _SNAPSHOTS):
         accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
         return Remedy(accept, _accepting(snapshot.device))
@@ -207,10 +208,10 @@ _SNAPSHOTS: dict[TestState | None, str] = {
 OR_ACCEPT = ", or accept it if it is intended"
 
 
-def fix_words(causes: Iterable[Cause]) -> str:
+def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
     if _is_new(causes):
-        return "remove the new kernel"
+        return f"remove the new {'operator' if on_cpu else 'kernel'}"
     is_slower = any(one.text.startswith(SLOWER) for one in causes)
     return "make the slower kernel faster" if is_slower else "undo the change"
 

@@ -186,15 +186,16 @@ def delta_words(found: ProfileComparison) -> str:
     """What differs from a baseline, and is judged: ``kernels 5 > 4, cuda_time 234.9us > 200.0us
     (+17.5 %)``."""
     if found.source == "snapshot":
-        kernels = found.kernels.current_kernels if found.kernels is not None else 0
+        number = found.kernels.current_kernels if found.kernels is not None else 0
         usual = "kernels, operators or order differ"
         if found.change == "same":
-            usual = f"{count_words(kernels, 'kernel')}, as in the file"
+            usual = f"{count_words(number, _counted(found)[:-1])}, as in the file"
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
         signs = (">" if one.change == "worse" else "<" for one in deltas)
-        return ", ".join(map(count_change, deltas, signs)) or usual
+        told = (count_change(*one, _counted(found)) for one in zip(deltas, signs, strict=True))
+        return ", ".join(told) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = list(map(_more_words, worse_deltas(found) or judged))
+    words = [_more_words(one, _counted(found)) for one in worse_deltas(found) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
@@ -209,14 +210,24 @@ def worse_deltas(found: ProfileComparison) -> list[MetricDelta]:
     return [one for one in found.worse if one.name != "launches" or not same]
 
 
-def count_change(one: MetricDelta, sign: str) -> str:
-    """``kernels 5 > 4``, with ``->`` from the baseline to now."""
+def _counted(found: ProfileComparison) -> str:
+    """What is counted: kernels, or operators of the CPU."""
+    return found.kernels.what if found.kernels is not None else "kernels"
+
+
+def count_change(one: MetricDelta, sign: str, counted: str = "kernels") -> str:
+    """``kernels 5 > 4``, with ``->`` from the baseline to now.
+
+    Args:
+        counted: what the metric ``kernels`` counts.
+    """
     old, new = pair_words(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
-    return f"{one.name} {old} -> {new}" if sign == "->" else f"{one.name} {new} {sign} {old}"
+    name = counted if one.name == "kernels" else one.name
+    return f"{name} {old} -> {new}" if sign == "->" else f"{name} {new} {sign} {old}"
 
 
-def _more_words(one: MetricDelta) -> str:
-    words = count_change(one, ">")
+def _more_words(one: MetricDelta, counted: str) -> str:
+    words = count_change(one, ">", counted)
     if one.spec.unit == "count":
         return words
     interval = interval_words(one.interval) if one.spec.kind == "timed" else ""
@@ -392,7 +403,8 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
-                more = (count_change(delta, ">") for delta in worse_deltas(one.comparison))
+                worse, counted = worse_deltas(one.comparison), _counted(one.comparison)
+                more = (count_change(delta, ">", counted) for delta in worse)
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"
