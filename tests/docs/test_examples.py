@@ -110,7 +110,7 @@ NAMED = re.compile(r"`((?:unit|integration|gpu)/[\w/]+\.py)(?:::(test_\w+))?`")
 
 
 @pytest.mark.parametrize(
-    ("file", "test"), NAMED.findall((ROOT / "docs" / "explanation.md").read_text())
+    ("file", "test"), NAMED.findall((ROOT / "docs" / "trust.md").read_text())
 )
 def test_the_tests_that_the_docs_name_exist(file: str, test: str) -> None:
     assert f"def {test}(" in (ROOT / "tests" / file).read_text() if test else True

@@ -13,7 +13,7 @@ from faults import KINDS, Facts, as_noted_today, facts_of, outcome
 
 SOME = ("memory", "cold_add", "syncs_nosync", "graph_twice_a_round", "linear", "triton", "copies")
 
-# One-round files of elsewhere have no second witness for these; see docs/explanation.md.
+# One-round files of elsewhere have no second witness for these; see docs/trust.md.
 NOT_SEEN = {
     "a memset lost": {"gpu_busy"},
     "a waiting call lost": {"syncs"},
