@@ -44,11 +44,26 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
-def pytest_collection_finish() -> None:
-    """Each inner run collects garbage, and torch and the tests are a million objects to look
-    through: they stay."""
+def set_aside() -> None:
+    """Each inner run collects garbage, and torch, the tests and what they keep are millions of
+    objects to look through: they stay."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    set_aside()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """What a file of tests keeps for all that follow is set aside after it."""
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        set_aside()
+    return done
 
 
 TRACER = pytest.StashKey[Any]()
