@@ -109,9 +109,7 @@ def test_the_readme_shows_a_failure_and_a_report() -> None:
 NAMED = re.compile(r"`((?:unit|integration|gpu)/[\w/]+\.py)(?:::(test_\w+))?`")
 
 
-@pytest.mark.parametrize(
-    ("file", "test"), NAMED.findall((ROOT / "docs" / "trust.md").read_text())
-)
+@pytest.mark.parametrize(("file", "test"), NAMED.findall((ROOT / "docs" / "trust.md").read_text()))
 def test_the_tests_that_the_docs_name_exist(file: str, test: str) -> None:
     assert f"def {test}(" in (ROOT / "tests" / file).read_text() if test else True
     assert (ROOT / "tests" / file).exists()
