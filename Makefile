@@ -11,14 +11,13 @@
 #   PYTEST=8.4.2        another pytest than the pinned one, in an environment of its own
 #   ARGS="-k graph"     more arguments for pytest
 #   CELLS="torch-2.15"  of `make matrix` these alone
-#   WORKERS=4           pytest-xdist workers of `make test` (3); 0 is one process without any
+#   WORKERS=4           pytest-xdist workers of `make test` (4); 0 is one process without any
 
 PYTHON ?= python3
 VENV ?= .venv$(if $(PYTEST),-pytest-$(subst *,x,$(PYTEST)))
 ARGS ?=
-# One more than the smallest machine has cores: tests that start processes wait for them, and of two
-# cores two workers leave a sixth idle.
-WORKERS ?= 3
+# Two more than the smallest machine has cores: tests that start processes wait for them.
+WORKERS ?= 4
 
 ifeq ($(origin PY),undefined)
 PY := $(VENV)/bin/python

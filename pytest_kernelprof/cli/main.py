@@ -22,7 +22,7 @@ examples:
   kernelprof diff old.json.gz new.json.gz     show what changed in a trace
   pytest --kernelprof-json=run.json           record a run
   kernelprof report run.json --html=run.html  report it again, as a web page
-  kernelprof compare run.json later.json      compare a later run with it
+  kernelprof compare run.json later.json      show what is worse in a later run
   kernelprof update run.json                  accept what it launched as snapshots
   kernelprof doctor                           find out why there are no numbers
   kernelprof noise                            see how close limits on times can be

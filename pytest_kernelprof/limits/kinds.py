@@ -195,7 +195,7 @@ def _how_many(parameter: str, given: int) -> str:
     if not parameter:
         return "takes keyword arguments only"
     words = {"time": "takes one time", "times": "expected one number above zero"}
-    return f"{words.get(parameter, 'takes one value')}, got {given}"
+    return f"{words.get(parameter, 'takes one value')}, got {given or 'none'}"
 
 
 # The limits. They check their arguments, whatever the type.

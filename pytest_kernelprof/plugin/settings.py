@@ -284,7 +284,7 @@ class Settings:
         "that grew)",
     )
     update = _flag(
-        "write kernel snapshots into __kernelprof__ beside the tests; later runs check them",
+        "write or replace kernel snapshots in __kernelprof__ beside tests; later runs check them",
         "compare",
     )
     require_snapshots = _flag(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import cause_lines, count_words, first_of, signed
 from pytest_kernelprof.system import Real
@@ -113,8 +113,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line."""
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
-    ended = first.told in FAILED_OTHERWISE
-    title = f"{first.name}: {MARKS[first.told].word}" if ended else found_words(first)
+    ended = first.told in FAILED_OTHERWISE and first.causes
+    title = f"{first.name}: {first.causes[0].text}" if ended else found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         title = f"{count_words(tests, 'test')}: {_together(rows) or title}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
-    from pytest_kernelprof.summary.records import Entry, Overall, Problem, Remedy
+    from pytest_kernelprof.summary.records import Entry, Overall, Problem, Remedy, Where
     from pytest_kernelprof.summary.run import Summary
 
 LIMIT = 200_000
@@ -78,7 +78,7 @@ def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
-    tasks = [row("<br>".join(map(_note, one.where)), _remedy(one.remedy)) for one in summary.tasks]
+    tasks = [row("<br>".join(map(_where, one.where)), _remedy(one.remedy)) for one in summary.tasks]
     yield "\n".join([*_TASKS, *tasks]) if tasks else ""
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
@@ -92,10 +92,27 @@ def _head(summary: Summary) -> Iterator[str]:
             yield "\n".join(f"- {_note(words)}" for words in notes)
 
 
+def _where(one: Where) -> str:
+    test = f"(**{text(one.test)}**)" if one.test else ""
+    return " ".join(filter(None, [code(one.lines), text(one.what, _LONGEST_NOTE), test]))
+
+
+_CODE = re.compile(r"(--kernelprof-[\w-]+|\b(?:max|min|expect|forbid)_\w+\([^()]*\))")
+"""Limits and options in a sentence."""
+
+
+def _inside(words: str) -> str:
+    """A part of a sentence, with the spaces at its ends."""
+    told = text(words)
+    return f"{' ' * words.startswith(' ')}{told}{' ' * (words.endswith(' ') and bool(told))}"
+
+
 def _remedy(one: Remedy) -> str:
     """What to do, and the command."""
+    pieces = _CODE.split(one.what)
+    what = "".join(code(piece) if at % 2 else _inside(piece) for at, piece in enumerate(pieces))
     told = code(one.command, _LONGEST_NOTE)
-    return f"{text(one.what)}: {told}" if told else text(one.what)
+    return f"{what}: {told}" if told else what
 
 
 def _note(words: str) -> str:
@@ -114,13 +131,11 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "passed"):
             lines = what_ran(worst.profile, _STYLE)
-            is_diff = any(one.startswith(("+", "-")) for one in lines)
-            inside = fence(lines, "diff" if is_diff else "text")
-            inside += ["", _remedy(problem.remedy)]
+            inside = [*fence(lines), "", _remedy(problem.remedy)]
             yield "detail", _detail(worst, found_words(worst), inside)
     for one in summary.folded:
         if one.profile.other_ranks:
-            table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))), "text")
+            table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))))
             yield "detail", _detail(one, count_words(len(one.profile.ranks), "rank"), table)
     for one in listed(summary).changed:
         causes = list(map(_cause, one.causes))
@@ -238,12 +253,12 @@ def code(words: str, most: int = MOST) -> str:
     return f"<code>{shown}</code>" if told else ""
 
 
-def fence(lines: Sequence[str], kind: str, most: int = MOST) -> list[str]:
-    """Lines as a block of code: ``diff`` colours those that begin with ``+`` or ``-``."""
+def fence(lines: Sequence[str], most: int = MOST) -> list[str]:
+    """Lines as a block of code. Not as a ``diff``, which would show what is worse in green."""
     told = [printable(one if len(one) <= most else f"{one[:most]}…") for one in lines]
     ticks = max((len(run) for one in told for run in re.findall("`+", one)), default=0)
     marks = "`" * max(3, ticks + 1)
-    return [f"{marks}{kind}", *told, marks]
+    return [f"{marks}text", *told, marks]
 
 
 def row(*cells: str) -> str:

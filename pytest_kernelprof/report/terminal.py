@@ -126,7 +126,7 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colour = colours.get(summary.overall, "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for one in summary.tasks:
-        lines += labelled("where", one.where, style)
+        lines += labelled("where", (where.words for where in one.where), style)
         lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]

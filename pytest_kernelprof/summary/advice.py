@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task, Where
 from pytest_kernelprof.summary.words import (
     SLOWER,
     brief_words,
@@ -74,17 +74,20 @@ def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
     tasks = []
     for several in kinds[:_MOST_TASKS]:
         entries = [row for problem in several for row in problem.rows]
-        where = first_of(list(map(_where, several)), _MOST_PLACES)
+        where = [*map(_where, several[:_MOST_PLACES]), *_more(len(several) - _MOST_PLACES)]
         tasks.append(Task(tuple(where), remedy_of(run, entries)))
-    left = sum(map(len, kinds[_MOST_TASKS:]))
-    return (*tasks, *([Task((f"{left} more below",), Remedy("", ""))] if left else []))
+    left = tuple(_more(sum(map(len, kinds[_MOST_TASKS:])), " below"))
+    return (*tasks, *([Task(left, Remedy("", ""))] if left else []))
 
 
-def _where(problem: Problem) -> str:
-    """``model.py:17: new: elementwise [copy] (12 tests)``."""
+def _where(problem: Problem) -> Where:
     worst, tests = problem.rows[0], count_words(problem.tests, "test")
     name = worst.name if problem.tests == 1 else tests
-    return f"{_lines_of(worst)}: {_what_of(worst, problem.cause)} ({name})"
+    return Where(_lines_of(worst), _what_of(worst, problem.cause), name)
+
+
+def _more(left: int, where: str = "") -> list[Where]:
+    return [Where("", f"{left} more{where}", "")] if left > 0 else []
 
 
 def _lines_of(entry: Entry) -> str:
@@ -186,7 +189,9 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
     again = f"compare with {name} again"
     if worst.told != "undecided":
-        return Remedy(f"{fix}, then {again} (if it is intended: --kernelprof-warn-only)", command)
+        raised = f"raise {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
+        intended = f"if it is intended: {raised}--kernelprof-warn-only once"
+        return Remedy(f"{fix}, then {again} ({intended})", command)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
     if most <= 0:

@@ -187,11 +187,14 @@ class BaselineSummary:
         diffs = [one.kernels for one in self.profiles if one.kernels is not None]
         kinds = {one.what for one in diffs}
         counted = kinds.pop() if len(kinds) == 1 else "kernels"
-        more = sum(one.current_kernels - one.baseline_kernels for one in diffs)
-        if not more:
+        changes = [one.current_kernels - one.baseline_kernels for one in diffs]
+        more, fewer = sum(n for n in changes if n > 0), -sum(n for n in changes if n < 0)
+        if more and fewer:
+            return f"{more:,} more and {fewer:,} fewer {counted}"
+        if not more + fewer:
             return f"same number of {counted}" if diffs else ""
-        words = f"{'more' if more > 0 else 'fewer'} {counted[:-1]}"
-        return f"{count_words(abs(more), words)} in total"
+        words = f"{'more' if more else 'fewer'} {counted[:-1]}"
+        return f"{count_words(more + fewer, words)} in total"
 
     def _turns(self) -> str:
         """How much was timed in turn; empty where nothing was."""

@@ -213,10 +213,24 @@ class Remedy(NamedTuple):
         return ": ".join(filter(None, self))
 
 
-class Task(NamedTuple):
-    """Where to look, a line in words for each problem, and what to do about all of them."""
+class Where(NamedTuple):
+    """Where to look: the lines, or the file; what is wrong, shortly; the test, or how many."""
 
-    where: tuple[str, ...]
+    lines: str
+    what: str
+    test: str
+
+    @property
+    def words(self) -> str:
+        """``model.py:17: new: elementwise [copy] (12 tests)``."""
+        told = ": ".join(filter(None, (self.lines, self.what)))
+        return f"{told} ({self.test})" if self.test else told
+
+
+class Task(NamedTuple):
+    """Where to look, for each problem, and what to do about all of them."""
+
+    where: tuple[Where, ...]
     remedy: Remedy
 
 

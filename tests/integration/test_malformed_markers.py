@@ -11,7 +11,7 @@ MALFORMED = [
     ('max_cuda_time("200 parsec")', "*no known time unit*"),
     ("max_kernels(-1)", "max_kernels: -1 is negative*max_kernels(3)*"),
     ("max_kernels(True)", "max_kernels: True is not a whole number*"),
-    ("max_kernels()", "max_kernels: takes one value, got 0*"),
+    ("max_kernels()", "max_kernels: takes one value, got none*"),
     ('max_kernels(1, mach="x")', "*unknown argument 'mach'*"),
     ('max_memcpys(0, direction="up")', "*direction='up' is not one of h2d, d2h, d2d, p2p*"),
     ("kernelprof(rounds=0)", "rounds=0: expected a whole number of one or more*"),

@@ -25,7 +25,7 @@
   const theme = one("#theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const tellTheme = () => theme.setAttribute("aria-pressed", String(isDark()));
+  const tellTheme = () => (theme.textContent = isDark() ? "Light" : "Dark");
   theme.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     tellTheme();

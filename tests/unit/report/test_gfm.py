@@ -38,7 +38,7 @@ def test_in_a_heading_and_a_paragraph_it_is_seen_as_it_is(words: str) -> None:
 
 @pytest.mark.parametrize("words", HOSTILE)
 def test_what_unfolds_shows_it_as_it_is(words: str) -> None:
-    inside = fence([f"+ {words}", "- gone"], "diff")
+    inside = fence([f"+ {words}", "- gone"])
     page = rendered("\n".join(["before", "", *details(f"<b>{tag_text(words)}</b>", inside), "end"]))
     assert page.texts("b") == [seen(words)]
     (block,) = page.raw_texts("pre")
@@ -54,5 +54,5 @@ def test_of_long_text_both_ends_are_told() -> None:
         found = Page(told("<" + "x" * 100_000 + ">")).text
         assert len(found) < 400
     assert re.fullmatch("<x+…x+>", html.unescape(tag_text("<" + "x" * 100_000 + ">")))
-    (shown,) = fence(["+ " + "y" * 100_000], "diff")[1:-1]
+    (shown,) = fence(["+ " + "y" * 100_000])[1:-1]
     assert len(shown) < 400

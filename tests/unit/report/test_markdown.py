@@ -191,8 +191,8 @@ def test_where_and_what_to_do_stand_below_the_verdict() -> None:
     assert lines[2:5] == [
         "| where | what to do |",
         "|---|---|",
-        "| a/test_a.py: max_kernels: 5 > 4 (test_broken\\[a\\|1\\]) "
-        "| launch fewer kernels, or raise the limit: max_kernels(5) |",
+        "| `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**) "
+        "| launch fewer kernels, or raise the limit: `max_kernels(5)` |",
     ]
 
 
@@ -287,7 +287,7 @@ def test_what_changed_against_a_revision() -> None:
     page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
     assert (
         "Against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
-        "1 fewer kernel in total; 3 calls timed in turn, margin 0 %, "
+        "1 more and 2 fewer kernels; 3 calls timed in turn, margin 0 %, "
         "GPU time -2.4 %." in page.text
     )
     assert f"not compared: t.py::test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text

@@ -125,7 +125,8 @@ def test_each_row_says_what_became_of_it_worst_first() -> None:
     ]
     assert found.sentence == "1 of 5 profiles is worse than old.json"
     assert found.words == (
-        "1 worse, 1 worse (not checked), 1 undecided, 1 better, 1 unchanged; same number of kernels"
+        "1 worse, 1 worse (not checked), 1 undecided, 1 better, 1 unchanged; "
+        "1 more and 1 fewer kernels"
     )
     assert found.failure == "kernels rose in 1 profile, launches rose in 1 profile"
     assert (found.fails(warn_only=False), found.fails(warn_only=True)) == (True, False)
@@ -183,7 +184,7 @@ def test_a_test_has_the_result_of_its_worst_profile_and_each_profile_its_own() -
     assert found.sentence == f"1 of 2 tests is worse than {MAIN}"
     assert found.failure == "1 test is worse than main"
     # Kernels come and go; of no pair is there a time.
-    assert found.words == "1 worse, 1 unchanged; same number of kernels"
+    assert found.words == "1 worse, 1 unchanged; 1 more and 1 fewer kernels"
     assert [share_of(row) for row in rows(found)] == [None] * 3
 
 

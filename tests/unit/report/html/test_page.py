@@ -59,7 +59,7 @@ def test_it_says_what_happened_first() -> None:
         *(
             "1 of 2 tests breaks a limit",
             "where",
-            "reference_mlp.py:40, 41, 42, 43: max_kernels: 5 > 4 (test_worse[a-1])",
+            "reference_mlp.py:40, 41, 42, 43 max_kernels: 5 > 4 (test_worse[a-1])",
             "Launch fewer kernels, or raise the limit: max_kernels(5)",
         ),
         *("What needs a look", "test_worse[a-1]", "5 > 4", "Limits", "max_kernels"),
