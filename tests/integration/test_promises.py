@@ -70,7 +70,7 @@ MALFORMED = [
         "min_speedup(1.5)",
         "min_speedup: over=None is not callable. The form is: min_speedup(1.5,*",
     ),
-    ("min_speedup(over=three)", "min_speedup: expected one number above zero, got 0*"),
+    ("min_speedup(over=three)", "min_speedup: expected one number above zero, got none*"),
     ("min_speedup('fast', over=three)", "min_speedup: 'fast': expected a number above zero*"),
     ("min_speedup(10**400, over=three)", "min_speedup: 1000*: expected a number above zero*"),
     ("min_speedup(True, over=three)", "min_speedup: True: expected a number above zero*"),
