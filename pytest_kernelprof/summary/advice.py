@@ -189,8 +189,8 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
     again = f"compare with {name} again"
     if worst.told != "undecided":
-        raised = f"raise {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
-        intended = f"if it is intended: {raised}--kernelprof-warn-only once"
+        raised = f"allow {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
+        intended = f"if it is intended: {raised}run once with --kernelprof-warn-only"
         return Remedy(f"{fix}, then {again} ({intended})", command)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
