@@ -39,7 +39,7 @@ _NAMES = (
 # what it was before. Kilobytes by /proc, since getrusage begins with the parent's.
 _TELL = """
 import json, sys, time
-from pytest_kernelprof.documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_whole_run
 def peak():
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
