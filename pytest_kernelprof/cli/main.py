@@ -20,6 +20,7 @@ _EXAMPLES = """\
 examples:
   kernelprof show trace.json.gz               print the kernels of a trace
   kernelprof diff old.json.gz new.json.gz     show what changed in a trace
+  pytest --kernelprof-against=main            fail tests that are worse than main
   pytest --kernelprof-json=run.json           record a run
   kernelprof report run.json --html=run.html  report it again, as a web page
   kernelprof compare run.json later.json      show what is worse in a later run

@@ -378,6 +378,7 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     reporting.tell_end_of_run(session.config)
     reporting.tell_open(session.config)
+    reporting.fold_failures(session.config)
     yield
 
 

@@ -31,6 +31,7 @@ from pytest_kernelprof.plugin.items import (
     state_of,
 )
 from pytest_kernelprof.system import newer_than_tried
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -320,6 +321,7 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
         report.longrepr = code.ReprExceptionInfo(
             code.ReprTraceback(_entries_of(words), None, "value"), crash
         )
+        report.kernelprof_told = True  # type: ignore[attr-defined]
     elif getattr(report.longrepr, "reprcrash", None) is not None:
         report.longrepr.reprcrash.message = _first_line(words)  # type: ignore[union-attr]
 
@@ -338,6 +340,33 @@ def _entries_of(words: str) -> list[code.ReprEntry]:
         told = [f"E   {line}" if wrong else line for line in lines]
         entries.append(code.ReprEntry(told, None, None, None, "short" if wrong else "value"))
     return entries
+
+
+def fold_failures(config: pytest.Config) -> None:
+    """Have the terminal tell what several failures have in common once, measured times apart: the
+    later ones keep their verdicts and lines of code. With ``-v`` each tells all."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or terminal.verbosity > 0:
+        return
+    first: dict[str, str] = {}
+    for report in (*terminal.stats.get("error", ()), *terminal.stats.get("failed", ())):
+        if not getattr(report, "kernelprof_told", False):
+            continue
+        *_, last = report.longrepr.reprtraceback.reprentries
+        blank = (at for at, line in enumerate(last.lines) if not line.strip())
+        at = next(blank, len(last.lines))
+        shown, below = last.lines[:at], last.lines[at:]
+        if len(below) < _WORTH_FOLDING:
+            continue
+        known = first.setdefault(_MEASURED.sub(" ", "\n".join(below)), report.nodeid)
+        if known != report.nodeid:
+            told = printable(f"kernels as in {known}; -v shows them here")
+            last.lines[:] = [*shown, f"  {told}"]
+
+
+_MEASURED = re.compile(r"\d+\.\d+|[ \n]+")
+_WORTH_FOLDING = 4
+"""Lines."""
 
 
 def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:

@@ -521,7 +521,7 @@ def update_lines(
     told = [f"{count} {what}" for what, count in counts.items() if count]
     looser = [
         f"looser: {file}::{key}{f' [{label}]' if label else ''}: "
-        + ", ".join(count_change(change, "->") for change in changes)
+        + ", ".join(count_change(change) for change in changes)
         for file, one in edited
         for key, label, changes in one.looser
     ]

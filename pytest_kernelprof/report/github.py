@@ -130,7 +130,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines.append(problem.remedy.words)
     places = (first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))
-    warned = not failed and first.told != "passed"
+    warned = not failed and first.told != "to update"
     return Annotation(failed, warned, tests, known, title, tuple(lines))
 
 

@@ -249,11 +249,11 @@ def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
 
 
 def _line(profile: Profile, source: str) -> str:
-    """The line that launched it; in parentheses that of the call, region or test that it was
-    launched in, where more is not known (code of a library alone, one-shot profiles)."""
+    """The line that launched it; ``in`` that of the call, region or test where more is not known
+    (code of a library alone, one-shot profiles)."""
     if source:
         return os.path.basename(source)
-    return f"({line_words(profile.place)})" if profile.place else ""
+    return f"in {line_words(profile.place)}" if profile.place else ""
 
 
 def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:

@@ -13,7 +13,7 @@ from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import Row
+from pytest_kernelprof.summary.records import MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
-    from pytest_kernelprof.summary.records import Entry, Overall, Problem, Remedy, Where
+    from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone, Where
     from pytest_kernelprof.summary.run import Summary
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
-_SIGNS: Mapping[Overall, str] = {"failed": "❌", "undecided": "⚠️", "passed": "✅", "not judged": ""}
+_SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
 _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
@@ -77,7 +77,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
 def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
-    yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
+    yield " ".join(filter(None, ["###", _SIGNS[MARKS[summary.told].tone], sentence]))
     tasks = [row("<br>".join(map(_where, one.where)), _remedy(one.remedy)) for one in summary.tasks]
     yield "\n".join([*_TASKS, *tasks]) if tasks else ""
     for why in summary.run.unfinished:
@@ -129,7 +129,7 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
         yield from (("row", [one]) for one in _rows(problem))
     for problem in summary.problems:
         worst = problem.rows[0]
-        if isinstance(worst, Row) and worst.told in ("failed", "passed"):
+        if isinstance(worst, Row) and worst.told in ("failed", "to update"):
             lines = what_ran(worst.profile, _STYLE)
             inside = [*fence(lines), "", _remedy(problem.remedy)]
             yield "detail", _detail(worst, found_words(worst), inside)
@@ -150,6 +150,7 @@ def _rows(problem: Problem) -> Iterator[str]:
     """A row a test, a few of those with one cause; the first of them has it."""
     for at, one in enumerate(problem.rows[:_MOST_TESTS]):
         causes = list(map(_cause, one.causes[1 if problem.shared else 0 :]))
+        causes = [_without(one.found, cause) for cause in causes]
         if problem.shared and problem.cause is not None:
             number = f"{count_words(problem.tests, 'test')}: "
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
@@ -160,6 +161,12 @@ def _rows(problem: Problem) -> Iterator[str]:
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
         yield row("", f"and {count_words(more, 'more test')}", "", "as above")
+
+
+def _without(found: Sequence[str], cause: str) -> str:
+    """A cause without what stands beside it."""
+    said = next((one for one in found if cause.startswith(f"{one}; ")), "")
+    return cause.removeprefix(f"{said}; ") if said else cause
 
 
 def found_words(one: Entry) -> str:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.summary.records import Entry, Remedy, Told
+    from pytest_kernelprof.summary.records import Entry, Remedy, Told, Where
     from pytest_kernelprof.summary.run import Summary
 
 _MOST_CAUSES, _MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 3, 8, 60, 40, 3
@@ -122,14 +122,24 @@ def report_lines(
 
 
 def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
-    colours: dict[str, Colour] = {"passed": "green", "failed": "red"}
-    colour = colours.get(summary.overall, "bold")
+    colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for one in summary.tasks:
-        lines += labelled("where", (where.words for where in one.where), style)
+        lines += labelled("where", (_where_words(where, style) for where in one.where), style)
         lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
+
+
+def _where_words(one: Where, style: Style) -> str:
+    """With as much of what is wrong as one line has room for, since the table says all of it."""
+    parts = _BETWEEN_PARTS.split(one.what)
+    told = (one._replace(what=", ".join(parts[:most])) for most in range(len(parts), 0, -1))
+    fits = (each.words for each in told if width_of(each.words) <= style.within(LABEL).width)
+    return next(fits, one.words)
+
+
+_BETWEEN_PARTS = re.compile(r", (?!new: |[^()]*\))")
 
 
 def _remedy_lines(one: Remedy, style: Style) -> Iterator[Line]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Cause, Place, Profile
 
 
-Told = Status | TestOutcome | Literal["failed otherwise"]
-"""The mark of a row: how its limits fared, or how its test ended otherwise."""
+Told = Status | TestOutcome | Literal["failed otherwise", "to update"]
+"""The mark of a row: how its limits fared, or how its test ended otherwise; "to update" of one that
+is well but for its snapshot, which is outdated or missing and fails nothing."""
 
 Tone = Literal["bad", "lost", "unsure", "kept", "none"]
 """What a mark says at a glance; each format has a colour for it."""
@@ -45,6 +46,7 @@ MARKS: dict[Told | None, Mark] = {
     "failed otherwise": Mark("✗", "F", "failed for another reason", "bad"),
     "error": Mark("!", "E", "error", "lost"),
     "undecided": Mark("?", "?", "undecided", "unsure"),
+    "to update": Mark("~", "~", "snapshot to update", "unsure"),
     "passed": Mark("✓", ".", "passed", "kept"),
     "expected failure": Mark("x", "x", "expected failure", "none"),
     "xfailed": Mark("x", "x", "xfailed", "none"),

@@ -99,6 +99,11 @@ class Summary:
     places: tuple[str, ...]
     integrity: str
 
+    @property
+    def told(self) -> Told:
+        """The mark of the run: its verdict, or that snapshots are to be updated."""
+        return "to update" if self.overall == "passed" and self.problems else self.overall
+
 
 def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
@@ -148,6 +153,8 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
     by_revision = LIMIT_OF["revision"]
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
+        if told in ("passed", None) and test.outcome == "passed" and _is_outdated(test):
+            told = "to update"
         compared = _comparison_of(profile)
         causes = _causes_of(test, profile, told, compared)
         yield Row(
@@ -296,7 +303,7 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
     come snapshots that are outdated or missing and fail nothing."""
     found: dict[Any, list[Entry]] = {}
     for one in sorted(entries, key=lambda one: severity(one.told)):
-        if one.told in NEEDS_A_LOOK or _needs_update(one):
+        if one.told in (*NEEDS_A_LOOK, "to update"):
             found.setdefault(_cause_key(one), []).append(one)
     problems = [
         Problem(_common_cause(several), tuple(several), remedy_of(run, several))
@@ -332,13 +339,9 @@ def _number(text: str) -> tuple[tuple[str, int], ...]:
     return natural(text.replace(",", ""))
 
 
-def _needs_update(entry: Entry) -> bool:
-    """Whether its snapshot has other kernels or is missing, and does not fail it."""
-    is_well = entry.told not in NEEDS_A_LOOK and entry.test.outcome == "passed"
-    return is_well and _snapshot_of(entry.test) in _OUTDATED
-
-
-_OUTDATED = ("changed", "missing")
+def _is_outdated(test: Test) -> bool:
+    """Whether its snapshot has other kernels, or is missing."""
+    return _snapshot_of(test) in ("changed", "missing")
 
 
 def _snapshot_of(test: Test) -> TestState | None:

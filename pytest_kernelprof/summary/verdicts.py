@@ -183,7 +183,7 @@ def _mismatch_words(found: Mismatch) -> str:
 
 
 def delta_words(found: ProfileComparison) -> str:
-    """What differs from a baseline, and is judged: ``kernels 5 > 4, cuda_time 234.9us > 200.0us
+    """What differs from a baseline, and is judged: ``kernels 4 -> 5, cuda_time 200.0us -> 234.9us
     (+17.5 %)``."""
     if found.source == "snapshot":
         number = found.kernels.current_kernels if found.kernels is not None else 0
@@ -191,9 +191,7 @@ def delta_words(found: ProfileComparison) -> str:
         if found.change == "same":
             usual = f"{count_words(number, _counted(found)[:-1])}, as in the file"
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
-        signs = (">" if one.change == "worse" else "<" for one in deltas)
-        told = (count_change(*one, _counted(found)) for one in zip(deltas, signs, strict=True))
-        return ", ".join(told) or usual
+        return ", ".join(count_change(one, _counted(found)) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
     words = [_more_words(one, _counted(found)) for one in worse_deltas(found) or judged]
     paired = found.paired
@@ -215,19 +213,18 @@ def _counted(found: ProfileComparison) -> str:
     return found.kernels.what if found.kernels is not None else "kernels"
 
 
-def count_change(one: MetricDelta, sign: str, counted: str = "kernels") -> str:
-    """``kernels 5 > 4``, with ``->`` from the baseline to now.
+def count_change(one: MetricDelta, counted: str = "kernels") -> str:
+    """``kernels 4 -> 5``, from the baseline to now.
 
     Args:
         counted: what the metric ``kernels`` counts.
     """
     old, new = pair_words(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
-    name = counted if one.name == "kernels" else one.name
-    return f"{name} {old} -> {new}" if sign == "->" else f"{name} {new} {sign} {old}"
+    return f"{counted if one.name == 'kernels' else one.name} {old} -> {new}"
 
 
 def _more_words(one: MetricDelta, counted: str) -> str:
-    words = count_change(one, ">", counted)
+    words = count_change(one, counted)
     if one.spec.unit == "count":
         return words
     interval = interval_words(one.interval) if one.spec.kind == "timed" else ""
@@ -237,7 +234,7 @@ def _more_words(one: MetricDelta, counted: str) -> str:
 def delta_line(one: MetricDelta) -> str:
     """``memcpys 1 -> 2``; of times and sizes with the share, ``latency 40us -> 43us (+7.5 %)``."""
     share = "" if one.spec.unit == "count" else f" ({change_words(one)})"
-    return count_change(one, "->") + share
+    return count_change(one) + share
 
 
 def change_words(one: MetricDelta) -> str:
@@ -404,7 +401,7 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
                 worse, counted = worse_deltas(one.comparison), _counted(one.comparison)
-                more = (count_change(delta, ">", counted) for delta in worse)
+                more = (count_change(delta, counted) for delta in worse)
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"

@@ -432,6 +432,8 @@ def _verdict_of(sentence: str) -> str:
         return "failed"
     if re.search(r"(?<!of )\b[1-9]\d* (of \d+ )?\w+ (is|are) worse", sentence):
         return "failed"
+    if re.search(r"snapshots? (is|are) (outdated|missing)", sentence):
+        return "neutral"
     if re.search(r"undecided|No test has a limit|not compared|cannot run|not judged", sentence):
         return "neutral"
     kept = re.match(r"(\d+) of (\d+) tests? (?:is|are) within", sentence)

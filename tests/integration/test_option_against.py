@@ -169,7 +169,7 @@ def test_each_test_is_compared(
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            f"E   worse than main ({short}): operators 3 > 2: + aten::mul, mlp.py:3",
+            f"E   worse than main ({short}): operators 2 -> 3: + aten::mul, mlp.py:3",
             "  + 3 * aten::mul *mlp.py:3",
         ]
     )
@@ -357,7 +357,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 1: + aten::mul, mlp.py:3",
-            "E   worse than main (*): operators 3 > 2",
+            "E   worse than main (*): operators 2 -> 3",
             "  + 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 tests is worse than main (*",

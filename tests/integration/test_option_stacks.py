@@ -30,8 +30,8 @@ def test_with_it_each_kernel_has_its_line(run: Run, code: str) -> None:
 
 
 @BLOCKS
-def test_without_it_each_has_that_of_the_block_in_parentheses(run: Run, code: str) -> None:
-    run(code).stdout.fnmatch_lines(["  1 * aten::mm *(test_it.py:*)*"])
+def test_without_it_each_has_that_of_the_block(run: Run, code: str) -> None:
+    run(code).stdout.fnmatch_lines(["  1 * aten::mm *in test_it.py:* *"])
 
 
 @pytest.mark.project(WHOLE_CALL, "--kernelprof-stacks")

@@ -131,3 +131,26 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")
     told = {case.get("name"): one.get("message", "") for case in cases for one in case}
     assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1 at test_it.py:5"
+
+
+SEVERAL = """
+@pytest.mark.max_kernels(2)
+@pytest.mark.parametrize("n", (1, 2))
+def test_same(kernel_profile, kernelprof_device, n):
+    kernel_profile(three)
+@pytest.mark.max_kernels(0)
+def test_another(kernel_profile, kernelprof_device):
+    kernel_profile(torch.add, x, x)
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["-n2"]], ids=["-n0", "-n2"])
+def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) -> None:
+    out = run(SEVERAL, *more).stdout
+    out.fnmatch_lines(["E   max_kernels: 3 > 2*", "  kernels as in test_it.py::test_same*; -v *"])
+    assert str(out).count("kernels as in ") == 1
+    assert str(out).count("E   max_kernels: 3 > 2") == 2
+
+
+def test_with_v_each_failure_tells_its_kernels(run: Run) -> None:
+    assert "kernels as in " not in str(run(SEVERAL, "-v").stdout)

@@ -69,7 +69,7 @@ def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: would_wait 1 > 0",
+            "E   snapshot: would_wait 0 -> 1",
             "  #  would wait in              line          called by",
             "  1  aten::_local_scalar_dense  test_it.py:9  aten::item",
         ]
@@ -82,7 +82,7 @@ def test_a_run_document_as_baseline_fails_by_it(run: Run) -> None:
     run(CLEAN, "--kernelprof-against=run.json").assert_outcomes(passed=1)
     result = run(PLANTED, "--kernelprof-against=run.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   earlier run: would_wait 1 > 0"])
+    result.stdout.fnmatch_lines(["E   earlier run: would_wait 0 -> 1"])
 
 
 @pytest.mark.usefixtures("quick_references")

@@ -69,6 +69,7 @@
       });
     }
     box.addEventListener("input", show);
+    if (matchMedia("(hover: hover)").matches) box.placeholder += "   /"; // where there are keys
     addEventListener("beforeprint", () => {
       for (const table of tables) table.showAll();
       show();

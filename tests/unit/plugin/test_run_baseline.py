@@ -69,7 +69,7 @@ def test_how_a_profile_fares(new: Profile, outcome: str, why: str) -> None:
 
 def test_a_block_that_was_cold_and_has_more_is_not_judged() -> None:
     found = verdict(earlier(calls_of(2, one_shot=True)), calls_of(3, one_shot=True, integrity=COLD))
-    assert (found.outcome, found.why) == ("not judged", "kernels 3 > 2, launches 3 > 2, but cold")
+    assert (found.outcome, found.why) == ("not judged", "kernels 2 -> 3, launches 2 -> 3, but cold")
 
 
 def test_a_number_that_was_had_and_is_not_now_is_no_pass() -> None:
@@ -88,7 +88,7 @@ def test_profiles_are_judged_each_by_that_of_its_place() -> None:
 def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     new = judged(earlier(calls_of(2)), calls_of(3, around("cuda_time", 100)))
     lines = failure_message(new).splitlines()
-    assert lines[0] == "earlier run: kernels 3 > 2: + gelu"
+    assert lines[0] == "earlier run: kernels 2 -> 3: + gelu"
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new, - gone" in rows
     assert rows[-5:-2] == [
@@ -102,7 +102,7 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:
     on = earlier(calls_of(1, around("cuda_time", 100)), allowed=TIMES)
     new = judged(on, calls_of(1, around("cuda_time", 150)))
-    words = "earlier run: cuda_time 155.5us > 105.5us (+47.4 %, 99 % CI 151.0..160.0us)"
+    words = "earlier run: cuda_time 105.5us -> 155.5us (+47.4 %, 99 % CI 151.0..160.0us)"
     assert failure_message(new).splitlines()[0] == words
 
 
@@ -192,4 +192,4 @@ def test_a_rank_that_launches_more_is_named() -> None:
     new = judged(on, of_ranks(calls_of(2), calls_of(3)))
     (found,) = new.verdicts
     assert (found.outcome, found.ranks) == ("failed", (1,))
-    assert verdict_line(found) == "earlier run: kernels 3 > 2 on rank 1"
+    assert verdict_line(found) == "earlier run: kernels 2 -> 3 on rank 1"

@@ -44,10 +44,10 @@ def of(*metrics: MetricDelta, **more: Any) -> ProfileComparison:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (of(delta("kernels", 4, 5), delta("launches", 5, 4, "better")), "kernels 5 > 4"),
+        (of(delta("kernels", 4, 5), delta("launches", 5, 4, "better")), "kernels 4 -> 5"),
         (of(delta("cuda_time", 200.0, 234.9, interval=(230.0, 240.0))),
-         "cuda_time 234.9us > 200.0us (+17.5 %, 99 % CI 230.0..240.0us)"),
-        (of(delta("memcpy_bytes", 1e6, 2e6)), "memcpy_bytes 2 MB > 1 MB (+100.0 %)"),
+         "cuda_time 200.0us -> 234.9us (+17.5 %, 99 % CI 230.0..240.0us)"),
+        (of(delta("memcpy_bytes", 1e6, 2e6)), "memcpy_bytes 1 MB -> 2 MB (+100.0 %)"),
         (of(delta("cuda_time", 200.0, 234.9, judged=False)), "no more than before"),
         (of(change="undecided", untimed="it ran only once"), "its times"),
         (of(paired=SLOWER, source="revision"),
@@ -93,7 +93,7 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     told = worse_message("", [held_to(replace(extra, label="step"), found)], MAIN).splitlines()
     lines = [" ".join(line.split()) for line in told]
     assert lines[:5] == [
-        f"worse than main (abc1234): kernels 6 > 5, {TIMES}, margin 5 %",
+        f"worse than main (abc1234): kernels 5 -> 6, {TIMES}, margin 5 %",
         "+ vectorized_elementwise [mul], mlp.py:31",
         "in step",
         "at test_mlp.py:31",
@@ -111,7 +111,7 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
     assert told.splitlines()[:3] == [
         "before",
         "max_kernels: 5 > 4: + nvjet 256x128x64 TNT",
-        "worse than main (abc1234): kernels 5 > 4",
+        "worse than main (abc1234): kernels 4 -> 5",
     ]
     assert told.count("max_kernels") == 1
 
@@ -124,7 +124,7 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     kernels = diff_profiles(profile([*MLP[:3], *muls(7), MLP[4]]), new)
     worse = held_to(new, of(delta("kernels", 5, 6), kernels=kernels))
     told = failure_message(worse).splitlines()
-    assert told[0] == "earlier run: kernels 6 > 5: + vectorized_elementwise [mul], mlp.py:7 or 8"
+    assert told[0] == "earlier run: kernels 5 -> 6: + vectorized_elementwise [mul], mlp.py:7 or 8"
     assert told[1] == "  against the earlier run: + new, - gone, ~ changed"
     assert "(one of lines 7, 8)" in told[2]
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))
@@ -140,8 +140,8 @@ def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:
     ("new", "words"),
     [
         ([*MLP], "5 kernels, as in the file"),
-        ([*MLP, kernel("own", "aten::mul")], "kernels 6 > 5"),
-        ([*MLP[:4]], "kernels 4 < 5, launches 4 < 5"),
+        ([*MLP, kernel("own", "aten::mul")], "kernels 5 -> 6"),
+        ([*MLP[:4]], "kernels 5 -> 4, launches 5 -> 4"),
         ([*MLP[:4], kernel("own", "aten::mm")], "kernels, operators or order differ"),
         ([*MLP[1:], MLP[0]], "kernels, operators or order differ"),
         ([*MLP[:3], kernel(MUL, "aten::mul_"), MLP[4]], "kernels, operators or order differ"),

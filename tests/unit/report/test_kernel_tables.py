@@ -39,7 +39,7 @@ def test_the_autograd_engine_called_nothing() -> None:
     assert words(kernel_table(profile([one])).lines()[1]) == "1 10.0 k aten::mm"
 
 
-def test_where_the_line_is_unknown_that_of_the_call_stands_in_parentheses() -> None:
+def test_where_the_line_is_unknown_that_of_the_call_stands_there() -> None:
     known, unknown = kernel("a", source="src/mlp.py:31"), kernel("b")
     copy = Copy("Memcpy DtoH", "d2h", 4, 1.0, ())
     called = profile(
@@ -48,9 +48,9 @@ def test_where_the_line_is_unknown_that_of_the_call_stands_in_parentheses() -> N
     )  # fmt: skip
     found = (kernel_table(called), copy_table(called), wait_table(called))
     tables = [line for one in found for line in one.lines()[1:]]
-    assert [re.findall(r"\S*\.py\S*", line) for line in tables] == [
+    assert [re.findall(r"(?:in )?\S*\.py\S*", line) for line in tables] == [
         ["mlp.py:31"],
-        *[["(test_mlp.py:12)"]] * 3,
+        *[["in test_mlp.py:12"]] * 3,
     ]
 
 

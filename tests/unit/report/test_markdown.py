@@ -240,7 +240,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     metrics = (*SNAPSHOT.metrics, delta("launches", 4, 6))
     more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
     page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-    assert page.tables_below[0][1][2] == "snapshot: kernels 5 > 4, launches 6 > 4"
+    assert page.tables_below[0][1][2] == "snapshot: kernels 4 -> 5, launches 4 -> 6"
 
 
 def test_details_unfold_with_the_kernels() -> None:
@@ -255,7 +255,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
-    assert page.tables_below[0][1][2] == "snapshot: kernels 5 > 4"
+    assert page.tables_below[0][1][2] == "snapshot: kernels 4 -> 5"
     (block,) = page.raw_texts("pre")
     assert block.splitlines()[0] == "against the snapshot: + new, - gone"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
@@ -294,7 +294,7 @@ def test_what_changed_against_a_revision() -> None:
     plus = "+ vectorized_elementwise [mul], from aten::mul, mlp.py:42"
     worse, better = page.tables_below
     assert worse[1:] == [
-        ["❌", "t.py test_broken", "max_kernels: 5 > 4; against main: kernels 5 > 4", plus]
+        ["❌", "t.py test_broken", "max_kernels: 5 > 4; against main: kernels 4 -> 5", plus]
     ]
     assert better[1:] == [
         ["", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3", ""]

@@ -143,9 +143,9 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
     (row,) = found.rows
     assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]
     assert row.found == (
-        "snapshot: kernels 5 > 4",
-        "against main: kernels 5 > 4",
-        "earlier run: kernels 5 > 4",
+        "snapshot: kernels 4 -> 5",
+        "against main: kernels 4 -> 5",
+        "earlier run: kernels 4 -> 5",
     )
 
 
