@@ -679,16 +679,18 @@ def test_by_keyboard_the_tests_are_a_step_away(opened: Opened, made: Path) -> No
     assert page.evaluate("document.activeElement.id") == "filter"
 
 
-def test_printed_it_has_no_buttons_all_rows_and_what_failed_in_detail(
-    opened: Opened, large: Path
+@pytest.mark.parametrize("width", [700, 1280])
+def test_printed_it_has_no_buttons_all_rows_and_of_each_cause_one_test_in_detail(
+    opened: Opened, large: Path, width: int
 ) -> None:
-    page = opened(large.as_uri()).page
+    page = opened(large.as_uri(), viewport={"width": width, "height": 800}).page
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("button:visible:not(th button), input:visible").count() == 0
     assert len(names(page)) == 120
-    failed = page.locator(".tests [data-word=failed]").count()
-    assert page.locator(".inside:visible").count() == failed > 0
+    causes = page.locator(".tests .group + [data-word=failed]").count()
+    assert page.locator(".inside:visible").count() == causes > 0
+    assert page.locator(".inside:visible .part").first.bounding_box()["width"] > width / 2
 
 
 @pytest.mark.parametrize(
