@@ -598,14 +598,18 @@ def test_of_many_tests_the_worst_are_seen_and_all_can_be(opened: Opened, large: 
     assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
 
 
-def test_of_one_cause_a_few_tests_are_seen_and_all_can_be(opened: Opened, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tests", "seen"), [(30, 8), (13, 8), (12, 12), (8, 8)])
+def test_of_one_cause_a_few_tests_are_seen_and_all_can_be(
+    opened: Opened, tmp_path: Path, tests: int, seen: int
+) -> None:
     profile = profile_of(5, over(5, 4))
-    tests = (Test(f"t.py::test_it[{i}]", (profile,), outcome="failed") for i in range(30))
-    (tmp_path / "run.html").write_text(html_of(run_of(*tests)), encoding="utf-8")
+    made = (Test(f"t.py::test_it[{i}]", (profile,), outcome="failed") for i in range(tests))
+    (tmp_path / "run.html").write_text(html_of(run_of(*made)), encoding="utf-8")
     page = opened((tmp_path / "run.html").as_uri()).page
-    assert len(names(page)) == 8
-    page.get_by_role("button", name="Show 22 more").click()
-    assert len(names(page)) == 30
+    assert len(names(page)) == seen
+    for more in [tests - seen] if tests > seen else []:
+        page.get_by_role("button", name=f"Show {more} more").click()
+    assert len(names(page)) == tests
 
 
 def test_a_page_of_1000_tests_loads_in_a_moment(opened: Opened, tmp_path: Path) -> None:

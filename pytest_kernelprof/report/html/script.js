@@ -103,7 +103,10 @@
       } else groups.at(-1).rows.push(body);
     }
     const wide = table.tHead.rows[0].cells.length;
-    for (const group of groups) group.more = moreOf(group);
+    for (const group of groups) {
+      group.more = moreOf(group);
+      group.all = group.rows.length <= 1.5 * group.most; // a short rest is not worth a button
+    }
     const whole = { most: FIRST, rows, all: false };
     whole.more = moreOf(whole);
     table.append(whole.more);
