@@ -360,7 +360,7 @@ def fold_failures(config: pytest.Config) -> None:
             continue
         known = first.setdefault(_MEASURED.sub(" ", "\n".join(below)), report.nodeid)
         if known != report.nodeid:
-            told = printable(f"kernels as in {known}; -v shows them here")
+            told = printable(f"kernels and what to do as in {known}; -v shows them here")
             last.lines[:] = [*shown, f"  {told}"]
 
 

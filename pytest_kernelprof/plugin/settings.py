@@ -284,7 +284,8 @@ class Settings:
         "that grew)",
     )
     update = _flag(
-        "write or replace kernel snapshots in __kernelprof__ beside tests; later runs check them",
+        "accept the kernels of each test as its snapshot, which later runs check (in "
+        "__kernelprof__ beside the tests)",
         "compare",
     )
     require_snapshots = _flag(

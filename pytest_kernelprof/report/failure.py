@@ -77,8 +77,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *([""] if profile.other_ranks else []),
         *map(plain, lines_of_ranks(profile, _STYLE)),
         "",
-        *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
         *(wrapped(f"{TO_DO}{todo}", _STYLE.width) if todo else ()),
+        *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
     ]
     verdicts = [
         f"worse than {base}: {delta_words(one.comparison)}"
@@ -158,6 +158,8 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     judged = shown_rank(profile)
     over, new = {verdict.limit for verdict in failed}, new_kernels(profile)
     lines = [f"against {new.since}: + new, - gone"] if new else _changes(profile, style)
+    alone = lines and not new and judged.kernels  # beside times that were taken in turn
+    lines += ["kernels of one call, measured by itself:"] if alone else []
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     if judged.kernels:
         guilty = guilty_kernels(profile, judged)

@@ -11,7 +11,7 @@ from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.words import cause_lines, count_words, first_of, signed
+from pytest_kernelprof.summary.words import brief_words, cause_lines, count_words, first_of, signed
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
@@ -114,10 +114,13 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
     ended = first.told in FAILED_OTHERWISE and first.causes
-    title = f"{first.name}: {first.causes[0].text}" if ended else found_words(first)
+    title = first.causes[0].text if ended else found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         title = f"{count_words(tests, 'test')}: {_together(rows) or title}"
+    cause = problems[0].cause
+    if tests > 1 and len(problems) == 1 and cause is not None and cause.sign:
+        title += f": {cause.sign} {brief_words(cause)}"
     lines = []
     for problem in problems:
         causes = list(map(_cause, problem.rows[0].causes))
@@ -126,8 +129,9 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         wrong = _together(problem.rows) if len(problems) > 1 else ""
         if wrong and wrong.partition(": ")[0] not in head:  # the title is of all
             head = f"{wrong}: {head}"
-        lines += [f"{', '.join(names)}: {head}", *more]
-        lines.append(problem.remedy.words)
+        told = [head, *more, problem.remedy.words]
+        first_line, *below = told[1:] if head == title else told
+        lines += [f"{', '.join(names)}: {first_line}", *below]
     places = (first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))
     warned = not failed and first.told != "to update"

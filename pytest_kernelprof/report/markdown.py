@@ -22,6 +22,7 @@ from pytest_kernelprof.summary.words import (
     first_of,
     percent_words,
     signed,
+    without_operators,
 )
 from pytest_kernelprof.units import printable
 
@@ -192,7 +193,9 @@ def _changed(one: Row) -> str:
 
 
 def _cause(one: Cause) -> str:
-    words = ", ".join(filter(None, [signed(one), cause_lines(one)]))
+    told = signed(one)
+    told = without_operators(told) if ";" in told else told  # the details below have them
+    words = ", ".join(filter(None, [told, cause_lines(one)]))
     return line(words, _LONGEST_CAUSE)
 
 

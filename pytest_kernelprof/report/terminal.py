@@ -44,6 +44,7 @@ from pytest_kernelprof.summary.words import (
     shortened,
     signed,
     value_of,
+    without_operators,
 )
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
@@ -124,7 +125,8 @@ def report_lines(
 def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
-    for one in summary.tasks:
+    for at, one in enumerate(summary.tasks):
+        lines += [()] if at else []
         lines += labelled("where", (_where_words(where, style) for where in one.where), style)
         lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
@@ -341,15 +343,12 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
     text, place = style.say(words), style.say(cause_lines(cause))
     colour: Colour = "red" if cause.sign == "+" else ""
     if ";" in text and width_of(f"{text}  {place}") > room:  # operators give way to more kernels
-        text = _OPERATORS.sub("", text)
+        text = without_operators(text)
     if place and width_of(f"{text}  {place}") <= room:
         yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
         return
     for line in wrapped(f"{text}, {place}" if place else text, room):
         yield margin, Span(line, colour)
-
-
-_OPERATORS = re.compile(r", from [^;]*")
 
 
 def _name_of(row: Row) -> str:

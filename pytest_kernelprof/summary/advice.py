@@ -101,6 +101,7 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     limits with their values and, if it is one thing, the cause."""
     found = ", ".join(first_of(worst.found, _MOST_LIMITS))
+    found = found.partition(": ")[2] if found.startswith(_AGAINST) else found
     limit = found.partition(": ")[0]
     if cause is not None:
         words = brief_words(cause)
@@ -119,6 +120,7 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
 
 
 _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
+_AGAINST = f"{LIMIT_OF['revision']} "
 
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:

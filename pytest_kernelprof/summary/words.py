@@ -102,6 +102,14 @@ def brief_words(cause: Cause) -> str:
     return _DETAIL.split(cause.text)[0]
 
 
+def without_operators(text: str) -> str:
+    """The text of a cause without what called its kernels."""
+    return _OPERATORS.sub("", text)
+
+
+_OPERATORS = re.compile(r", from [^;]*")
+
+
 def lines_words(lines: Sequence[str]) -> str:
     """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
     return f" (one of lines {', '.join(lines)})" if lines else ""

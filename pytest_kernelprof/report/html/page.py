@@ -35,7 +35,7 @@ from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, column
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import (
     comparison_line,
@@ -211,7 +211,8 @@ class _Tests:
 
     Attributes:
         titles: the headings of sections, by the kind of their groups.
-        marks: how many rows have each mark. number: of rows. without: how many have no detail.
+        marks: how many tests have each mark, each by its worst. number: of rows. without: how many
+            have no detail.
     """
 
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
@@ -219,9 +220,14 @@ class _Tests:
         self._size = self._details = self.without = 0
         self.tables = list(_tables(summary))
         groups = [group for table in self.tables for group in table.groups]
-        marks = Counter(self.mark_of(one) for group in groups for one, _ in group.entries)
+        entries = [one for group in groups for one, _ in group.entries]
+        worst: dict[str, Told | None] = {}
+        for one in entries:
+            told = self.mark_of(one)
+            worst[one.test.id] = min(told, worst.get(one.test.id, told), key=severity)
+        marks = Counter(worst.values())
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
-        self.number = marks.total()
+        self.number = len(entries)
         self.titles = {
             "look": "What needs a look",
             "changed": f"What changed against {' and '.join(one.base for one in summary.compared)}",
@@ -342,6 +348,8 @@ class Detailer:
         for found in (one.comparison for one in profile.verdicts if one.comparison is not None):
             diff = found.kernels
             if diff is not None and _has_news(found, diff):
+                if found.paired is not None and found.paired.pairs:  # whose times say more
+                    diff = structs.replace(diff, baseline_us=None, current_us=None)
                 facts = [diff_words(diff), *note_lines(found)]
                 left = f"{count_words(diff.left_out, 'more change')} not shown"
                 facts += [left] if diff.left_out else []

@@ -100,7 +100,7 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
         "",
     ]
     assert "+ 6 10.0 vectorized_elementwise [mul] mlp.py:31 aten::mul" in lines
-    assert lines[-1] == "to do: remove the new kernel"
+    assert lines[-2] == "to do: remove the new kernel"
 
 
 def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> None:

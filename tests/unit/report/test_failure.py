@@ -30,9 +30,9 @@ def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     assert all("mlp.py:31" in line for line in lines[3:8])
     assert lines[8:] == [
         "  ",
-        "  complete: 10/10 launches matched in 2 rounds",
         "  to do: launch fewer kernels, or raise the limits: max_kernels(5) and",
         "  max_launches(5)",
+        "  complete: 10/10 launches matched in 2 rounds",
     ]
 
 
@@ -91,7 +91,7 @@ def test_the_source_line_that_made_the_call_is_shown() -> None:
 
 def test_a_violated_limit_of_an_incomplete_profile_says_so() -> None:
     lost = mlp(integrity=Integrity(("the profiler stopped collecting",)))
-    assert "INCOMPLETE: the profiler stopped collecting" in message(lost, max_kernels=1)[-2]
+    assert "INCOMPLETE: the profiler stopped collecting" in message(lost, max_kernels=1)[-1]
 
 
 COPIES = profile(
