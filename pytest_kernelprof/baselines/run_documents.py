@@ -153,7 +153,7 @@ def _callables_of(test: Test) -> Iterator[Profile]:
     """The callables of a test's comparisons as profiles of the label ``compare NAME``."""
     for comparison in test.comparisons:
         spec = METRICS[comparison.metric]
-        for one in comparison.contestants:
+        for one in comparison.callables:
             counts = one.unstable or (one.kernels,)
             compared = Metric(
                 *(spec.name, spec.kind, spec.unit), value=one.value, low=one.low, high=one.high
@@ -232,7 +232,7 @@ def _compare_rank(
     )
     metrics = tuple(one for one in judged if one is not None)
     kernels = _diff(last, current, timed=not of_last)
-    if kernels and not (kernels.came_or_went or any(one.change == "worse" for one in metrics)):
+    if kernels and not (kernels.added_or_removed or any(one.change == "worse" for one in metrics)):
         kernels = replace(kernels, changes=())
     lost = tuple(
         name
@@ -265,7 +265,7 @@ def _change(metrics: Sequence[MetricDelta], kernels: KernelDiff | None) -> Chang
         ("undecided", any(one.judged and one.change == "undecided" for one in metrics)),
         ("better", "better" in every),
         ("undecided", "undecided" in every),
-        ("changed", kernels is not None and bool(kernels.came_or_went)),
+        ("changed", kernels is not None and bool(kernels.added_or_removed)),
     )
     return next((change for change, holds in order if holds), "same")
 

@@ -247,7 +247,7 @@ def compare_traces(baseline: Profile, current: Profile) -> ProfileComparison:
     problems = (*baseline.integrity.problems, *current.integrity.problems)
     return ProfileComparison(
         source="trace",
-        change="changed" if kernels.came_or_went else "same",
+        change="changed" if kernels.added_or_removed else "same",
         kernels=kernels,
         metrics=() if stepped else tuple(deltas(baseline, current)),
         differences=tuple(one.words for one in found),

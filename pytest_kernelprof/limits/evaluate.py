@@ -142,7 +142,7 @@ def evaluate_comparison(
         candidate: which of the callables is judged.
         rounds, of_reference: the rounds of both in microseconds or bytes.
     """
-    (paired,) = (one.paired for one in comparison.contestants if one.name == candidate)
+    (paired,) = (one.paired for one in comparison.callables if one.name == candidate)
     assert paired is not None, "the reference is no candidate"
     low, high = paired.speedup_interval or (None, None)
     allowed = limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)

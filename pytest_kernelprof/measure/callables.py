@@ -30,7 +30,7 @@ from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.profiler.session import refuse_to_nest
 from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likeness
 from pytest_kernelprof.records.comparison import Paired
-from pytest_kernelprof.records.document import Comparison, Contestant
+from pytest_kernelprof.records.document import ComparedCallable, Comparison
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.stats.intervals import (
@@ -430,18 +430,18 @@ class Contest:
         return Comparison(
             metric=self.metric,
             reference=self.reference,
-            contestants=tuple(self._contestant(name) for name in chosen),
+            callables=tuple(self._compared_callable(name) for name in chosen),
             pairs=self.pairs,
             conditions=tuple(self._disturbed),
             verdicts=tuple(verdicts),
             environment=self.profiles[self.reference].environment,
         )
 
-    def _contestant(self, name: str) -> Contestant:
+    def _compared_callable(self, name: str) -> ComparedCallable:
         values, profile = self._series[name], self.profiles[name]
         interval = median_interval(values)
         counts = {int(count) for count in profile.metrics["kernels"].rounds} | self._kernels[name]
-        return Contestant(
+        return ComparedCallable(
             name=name,
             kernels=profile.kernel_count,
             value=statistics.median(values),

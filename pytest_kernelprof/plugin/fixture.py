@@ -453,7 +453,7 @@ class Comparison:
 
     def _contender(self, name: str) -> Contender:
         rounds = self._group._measured
-        (one,) = rounds.record((name,)).contestants
+        (one,) = rounds.record((name,)).callables
         profile = Profile(rounds.profiles[name], no_trace="comparisons keep no traces")
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
 

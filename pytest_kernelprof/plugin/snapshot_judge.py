@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
-from pytest_kernelprof.records.comparison import CAME_OR_WENT, TEST_STATES, KeptTest
+from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, TEST_STATES, KeptTest
 from pytest_kernelprof.records.profile import STATUSES
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SnapshotJudge:
                 self._whys[one.why] = None
             found = one.comparison.kernels if one.comparison is not None else None
             if found is not None and one.outcome != "failed":
-                told = found.of(*CAME_OR_WENT, "operator")
+                told = found.of(*ADDED_OR_REMOVED, "operator")
                 self._changes = (*self._changes, *told)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
         if self._collects:

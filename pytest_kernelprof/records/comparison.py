@@ -48,7 +48,7 @@ product with another tile); "replaced": something else does; "reconfigured": gri
 or shared memory are others, whatever the time; "moved": it stands at another place; "operator":
 another operator launches it."""
 
-CAME_OR_WENT: tuple[KernelChangeKind, ...] = ("added", "removed", "renamed", "replaced")
+ADDED_OR_REMOVED: tuple[KernelChangeKind, ...] = ("added", "removed", "renamed", "replaced")
 RETIMED: tuple[KernelChangeKind, ...] = ("slower", "faster", "reconfigured")
 
 # What is taken in turn: how many times as much the current takes as the baseline, and how sure.
@@ -240,9 +240,9 @@ class KernelDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(one for one in self.changes if one.kind in kinds)
 
     @property
-    def came_or_went(self) -> tuple[KernelChange, ...]:
+    def added_or_removed(self) -> tuple[KernelChange, ...]:
         """Kernels that one side has and the other has not, in launch order."""
-        return self.of(*CAME_OR_WENT)
+        return self.of(*ADDED_OR_REMOVED)
 
     @property
     def retimed(self) -> tuple[KernelChange, ...]:
@@ -341,7 +341,7 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     @property
     def changes(self) -> tuple[KernelChange, ...]:
         """The kernels that came or went."""
-        return self.kernels.came_or_went if self.kernels is not None else ()
+        return self.kernels.added_or_removed if self.kernels is not None else ()
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):

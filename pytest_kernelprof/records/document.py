@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class Contestant(msgspec.Struct, frozen=True, omit_defaults=True):
+class ComparedCallable(msgspec.Struct, frozen=True, omit_defaults=True):
     """One callable of a comparison.
 
     Attributes:
@@ -61,7 +61,7 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         metric: "cuda_time", "latency" or "peak_memory".
         reference: the name of the callable that all others are compared with.
-        contestants: all of them, the reference included, in their order.
+        callables: all of them, the reference included, in their order.
         pairs: how many rounds there are of each.
         environment: where it was.
         conditions: those blocks of rounds on which no verdict can stand.
@@ -70,7 +70,7 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
 
     metric: str
     reference: str
-    contestants: tuple[Contestant, ...]
+    callables: tuple[ComparedCallable, ...]
     pairs: int
     environment: Environment
     conditions: tuple[Conditions, ...] = ()

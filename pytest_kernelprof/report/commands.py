@@ -409,7 +409,7 @@ def side_by_side_lines(
         lines += style.sentence(note, "yellow")
     rows = list(_folded(kernels))
     fits = len(rows) <= most
-    differs = bool(diff.came_or_went or diff.retimed)
+    differs = bool(diff.added_or_removed or diff.retimed)
     changes = change_table(diff.retimed if fits else diff.changes, nouns_of(diff), most)
     if differs and fits:
         lines += [(), *_sides(rows, diff).coloured(style)]

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import CAME_OR_WENT, RETIMED
+from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.summary.comparisons import differs
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         KernelSide,
         ProfileComparison,
     )
-    from pytest_kernelprof.records.document import Comparison, Contestant, Test
+    from pytest_kernelprof.records.document import ComparedCallable, Comparison, Test
     from pytest_kernelprof.records.profile import Kernel, Profile
     from pytest_kernelprof.report.tables import Line
     from pytest_kernelprof.summary.kernels import NewKernels
@@ -382,7 +382,7 @@ def change_table(
     names = tell_apart(side.name for side in sides)
     together: dict[tuple[bool, int], list[KernelChange]] = {}
     for at, one in enumerate(changes):
-        is_alone = one.kind not in CAME_OR_WENT
+        is_alone = one.kind not in ADDED_OR_REMOVED
         together.setdefault((is_alone, at if is_alone else one.hunk), []).append(one)
     rows = [row for several in together.values() for row in _changed_rows(several, names)]
     if len(rows) > most:
@@ -483,7 +483,7 @@ def diff_words(diff: KernelDiff) -> str:
 def _counted(diff: KernelDiff) -> str:
     if diff.baseline_kernels != diff.current_kernels:
         return f"{count_words(diff.baseline_kernels, diff.what[:-1])} -> {diff.current_kernels}"
-    state = "some changed" if diff.came_or_went else "unchanged"
+    state = "some changed" if diff.added_or_removed else "unchanged"
     return f"{count_words(diff.current_kernels, diff.what[:-1])}, {state}"
 
 
@@ -521,7 +521,7 @@ def comparison_table(comparison: Comparison) -> Table:
     """Make a table of the callables: kernels, value with its spread, speedup with its interval."""
     heads = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
     rows = []
-    for one in comparison.contestants:
+    for one in comparison.callables:
         speedup = f"{one.paired.speedup:.3f}" if one.paired is not None else "reference"
         interval = one.paired.speedup_interval if one.paired is not None else None
         sure = "{:.3f}..{:.3f}".format(*interval) if interval is not None else ""
@@ -532,7 +532,7 @@ def comparison_table(comparison: Comparison) -> Table:
 def comparison_notes(comparison: Comparison) -> list[str]:
     """Return how the results of each candidate compare with those of the reference, and which
     callables are unstable."""
-    told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks)
+    told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.callables if one.checks)
     return [*map(printable, told), *unstable_words(comparison)]
 
 
@@ -556,7 +556,7 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
     return [style.say(line) for line in lines]
 
 
-def _value(comparison: Comparison, one: Contestant) -> str:
+def _value(comparison: Comparison, one: ComparedCallable) -> str:
     if comparison.metric == "peak_memory":
         return format_bytes(one.value)
     if one.low is None or one.high is None or not one.value:

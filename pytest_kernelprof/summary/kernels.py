@@ -214,7 +214,7 @@ def new_kernels(profile: Profile) -> NewKernels | None:
 def positions_in(diff: KernelDiff) -> frozenset[int] | None:
     """The kernels that the current side alone has, by their positions from 0; None where it cannot
     be told of each which one it is."""
-    come = [one for one in diff.came_or_went if one.current is not None]
+    come = [one for one in diff.added_or_removed if one.current is not None]
     if diff.left_out or any(one.lines or len(one.positions) != one.times for one in come):
         return None
     return frozenset(at - 1 for one in come for at in one.positions)

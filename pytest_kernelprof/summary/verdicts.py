@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         MetricDelta,
         ProfileComparison,
     )
-    from pytest_kernelprof.records.document import Comparison, Contestant
+    from pytest_kernelprof.records.document import ComparedCallable, Comparison
     from pytest_kernelprof.records.environment import Integrity
     from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
@@ -284,12 +284,12 @@ def unstable_words(comparison: Comparison) -> list[str]:
     """What to know of callables that launch another number of kernels now and then."""
     return [
         f"UNSTABLE: {one.name} launched {min(one.unstable)} to {max(one.unstable)} kernels a call"
-        for one in comparison.contestants
+        for one in comparison.callables
         if one.unstable
     ]
 
 
-def _speedup(comparison: Comparison, one: Contestant, speedup: float, spread: str) -> str:
+def _speedup(comparison: Comparison, one: ComparedCallable, speedup: float, spread: str) -> str:
     sure = "; ".join([spread, *unstable_words(comparison)])
     versus = f"{one.name} over {comparison.reference}, {compared_metric(comparison)}"
     times = "as much" if comparison.metric == "peak_memory" else "slower"
@@ -297,12 +297,12 @@ def _speedup(comparison: Comparison, one: Contestant, speedup: float, spread: st
     return f"{versus}: {good} ({sure})"
 
 
-def _candidate(comparison: Comparison, name: str) -> Contestant:
+def _candidate(comparison: Comparison, name: str) -> ComparedCallable:
     """The callable of that name; without one, the first that is not the reference."""
-    for one in comparison.contestants:
+    for one in comparison.callables:
         if one.name == name or (not name and one.name != comparison.reference):
             return one
-    names = ", ".join(repr(one.name) for one in comparison.contestants)
+    names = ", ".join(repr(one.name) for one in comparison.callables)
     raise ValueError(f"{name!r} was not compared, only {names}")
 
 
@@ -507,9 +507,9 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     kernels are the same: which of them moved or have another operator."""
     fusions = fusions_of(diff)
     fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
-    changes = [one for one in diff.came_or_went if id(one) not in fused]
+    changes = [one for one in diff.added_or_removed if id(one) not in fused]
     changes += diff.of("slower")
-    changes += () if diff.came_or_went else diff.of("moved", "operator")
+    changes += () if diff.added_or_removed else diff.of("moved", "operator")
     return (
         *(Cause(one.words, source_place(one.come[0].side.source)) for one in fusions),
         *map(_change_cause, changes),

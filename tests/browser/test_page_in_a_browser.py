@@ -21,7 +21,7 @@ from rounds import COPY, Recording, kept, kernels_of, many, over, profile_of, ro
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison
-from pytest_kernelprof.records.document import Comparison, Contestant, Run, Test
+from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
 from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
 from pytest_kernelprof.report.html.page import html_of
@@ -34,10 +34,10 @@ COMPARISON = Comparison(
     "cuda_time",
     "eager",
     (
-        Contestant(
+        ComparedCallable(
             "fused", 1, 100.0, 99.0, 101.0, Paired(ratio=1 / 1.203, low=1 / 1.215, high=1 / 1.19)
         ),
-        Contestant("eager", 3, 120.3, 119.0, 121.0),
+        ComparedCallable("eager", 3, 120.3, 119.0, 121.0),
     ),
     12,
     Environment("cuda", "NVIDIA H200", "sm_90", {"torch": "2.11.0+cu130"}),

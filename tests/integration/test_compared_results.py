@@ -342,7 +342,7 @@ def test_it(kernel_profile, kernelprof_device):
         one["comparisons"]
         for one in json.loads(Path(pytester.path, "run.json").read_text())["tests"]
     ]
-    checks = [one.get("checks", []) for one in compared["contestants"]]
+    checks = [one.get("checks", []) for one in compared["callables"]]
     agree = ["results agree (relative norm 0)", "not checked for remembered results"]
     assert checks == [agree, agree, []]
     assert "not checked for remembered results" in Path(pytester.path, "run.html").read_text()

@@ -83,7 +83,7 @@ def test_it_has_tests_profiles_kernels_verdicts_and_comparisons(pytester: pytest
     assert profile.trace.endswith("traces/test_it.py-test_broken-1.json.gz")
     assert found["test_expected"].profiles[0].outcome == "expected failure"
     (comparison,) = found["test_compared"].comparisons
-    assert [one.kernels for one in comparison.contestants] == [3, 3]
+    assert [one.kernels for one in comparison.callables] == [3, 3]
     assert (run.versions["pytest"], run.unfinished) == (pytest.__version__, ())
     assert run.project == pytester.path.name
 

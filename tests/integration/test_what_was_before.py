@@ -77,7 +77,7 @@ def test_it_holds_what_each_comparison_found(
         assert (grows.change, stays.worse) == ("worse", ())  # its latency may scatter
         assert grows.kernels is not None
         assert [
-            (one.kind, one.current and one.current.source) for one in grows.kernels.came_or_went
+            (one.kind, one.current and one.current.source) for one in grows.kernels.added_or_removed
         ] == [("added", "mlp.py:2")]
     states = {test.id: test.snapshot and test.snapshot.state for test in found.tests}
     assert states == {
@@ -115,7 +115,7 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     for source in SOURCES:
         diff = next(comparisons_of(found, source)).kernels
         assert diff is not None
-        (change,) = diff.came_or_went
+        (change,) = diff.added_or_removed
         assert change.current is not None
         assert change.current.source == "mlp.py:4"
         lines[source] = change.lines

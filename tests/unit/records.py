@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
-from pytest_kernelprof.records.document import Comparison, Contestant, Run, Test
+from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Collective, Kernel, Metric, Profile, Verdict
@@ -152,7 +152,7 @@ SLOW = (talking(80.0), talking(20.0, own_us=160.0, kernels=1))
 
 
 def comparison(
-    *contestants: Contestant,
+    *callables: ComparedCallable,
     metric: str = "cuda_time",
     pairs: int = 12,
     environment: Environment = H200,
@@ -162,11 +162,11 @@ def comparison(
     """Of ``fused``, 1.203 times as fast, with ``eager``, unless others are given."""
     faster = Paired(ratio=1 / 1.203, low=1 / 1.215, high=1 / 1.19)
     usual = (
-        Contestant("fused", 1, 100.0, 99.0, 101.0, faster),
-        Contestant("eager", 3, 120.3, 119.0, 121.0),
+        ComparedCallable("fused", 1, 100.0, 99.0, 101.0, faster),
+        ComparedCallable("eager", 3, 120.3, 119.0, 121.0),
     )
     return Comparison(
-        *(metric, "eager", contestants or usual, pairs, environment),
+        *(metric, "eager", callables or usual, pairs, environment),
         conditions=conditions,
         verdicts=verdicts,
     )

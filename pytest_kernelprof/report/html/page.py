@@ -361,7 +361,7 @@ class Detailer:
 def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
     """Whether kernels differ; where it is not the same, whether their order or times do."""
     differs = found.change != "same" and (found.source == "snapshot" or diff.retimed)
-    return bool(diff.came_or_went or differs)
+    return bool(diff.added_or_removed or differs)
 
 
 def _sum_of_kernels(profile: Profile) -> str:

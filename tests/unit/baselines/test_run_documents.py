@@ -25,7 +25,7 @@ from pytest_kernelprof.baselines.run_documents import compare_runs, comparison_o
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, RunComparison
-from pytest_kernelprof.records.document import Contestant, Run, Test, pack, unpack
+from pytest_kernelprof.records.document import ComparedCallable, Run, Test, pack, unpack
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.profile import KernelGroup, Profile
 from pytest_kernelprof.summary.comparisons import BaselineSummary
@@ -393,11 +393,11 @@ def test_what_no_profile_says_is_the_same_of_a_run_that_was_compared_test_by_tes
 
 
 def comparing(kernels: int, us: float, *, environment: Environment = H200, **more: Any) -> Run:
-    contestants = (
-        Contestant("fused", kernels, us, us - 1, us + 1),
-        Contestant("eager", 5, 300.0, 299.0, 301.0),
+    callables = (
+        ComparedCallable("fused", kernels, us, us - 1, us + 1),
+        ComparedCallable("eager", 5, 300.0, 299.0, 301.0),
     )
-    found = comparison(*contestants, **more)
+    found = comparison(*callables, **more)
     return Run((Test("t", comparisons=(replace(found, environment=environment),)),))
 
 

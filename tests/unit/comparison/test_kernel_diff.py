@@ -28,7 +28,7 @@ def diff(
 
 def told(found: KernelDiff) -> list[tuple[str, int, int]]:
     """Kinds of what came or went in each hunk, how often, and where."""
-    hunks = [list(hunk) for _, hunk in groupby(found.came_or_went, key=lambda one: one.hunk)]
+    hunks = [list(hunk) for _, hunk in groupby(found.added_or_removed, key=lambda one: one.hunk)]
     return [(" ".join(one.kind for one in hunk), hunk[0].times, hunk[0].at) for hunk in hunks]
 
 
@@ -123,7 +123,7 @@ def test_what_is_moved_or_called_otherwise_neither_comes_nor_goes(
     new: list[Kernel], kinds: set[str]
 ) -> None:
     found = diff(MLP, new)
-    assert found.came_or_went == ()
+    assert found.added_or_removed == ()
     assert {change.kind for change in found.changes} == kinds
 
 
@@ -148,7 +148,7 @@ def test_shuffled_kernels_and_some_more_are_told_by_their_number() -> None:
     new = [*old, COPY, COPY]
     random.Random(1).shuffle(new)
     found = diff(old, new)
-    assert [(one.kind, one.times) for one in found.came_or_went] == [("added", 2)]
+    assert [(one.kind, one.times) for one in found.added_or_removed] == [("added", 2)]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_the_profilers_own_steps_are_compared_one_by_one() -> None:
 )
 def test_recorded_profiles_differ_in_what_they_launch(old: str, new: str, kinds: list[str]) -> None:
     found = diff_profiles(record(old), record(new))
-    assert sorted(change.kind for change in found.came_or_went) == kinds
+    assert sorted(change.kind for change in found.added_or_removed) == kinds
     assert codec.decode(codec.encode(found), KernelDiff) == found
 
 

@@ -12,7 +12,7 @@ from pytest_kernelprof.limits.evaluate import (
     ratio_beyond_contention,
 )
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.document import ComparedCallable
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Metric, Verdict
 from pytest_kernelprof.stats.intervals import median_interval, paired_rounds
@@ -147,8 +147,8 @@ def test_a_comparison_fails_though_contended_and_says_why(
     conditions: tuple[Conditions, ...], expected: tuple[str, str, float | None]
 ) -> None:
     fused, eager = [300.0 + i for i in NOISE], [90.0] * 12
-    one = Contestant("fused", 1, 303.0, paired=paired_rounds(fused, eager))
-    found = comparison(one, Contestant("eager", 1, 90.0), conditions=conditions)
+    one = ComparedCallable("fused", 1, 303.0, paired=paired_rounds(fused, eager))
+    found = comparison(one, ComparedCallable("eager", 1, 90.0), conditions=conditions)
     limit = parse_assertion("min_speedup", 1.0)
     verdict = evaluate_comparison(limit, found, "fused", fused, eager)
     assert (verdict.outcome, verdict.reason, verdict.fastest) == expected

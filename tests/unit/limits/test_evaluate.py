@@ -23,7 +23,7 @@ from records import (
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.records.comparison import Paired
-from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.document import ComparedCallable
 from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Hit, Place, Profile, Verdict
 from pytest_kernelprof.summary.verdicts import verdict_line
@@ -381,8 +381,8 @@ def test_limits_that_the_cpu_can_judge_are_judged(
 def judged(name: str, value: object, low: float | None, high: float | None, **more: Any) -> Verdict:
     """Of a candidate that is 1.5 times as fast, in rounds that do not matter but beside others."""
     faster = Paired(ratio=1 / 1.5, low=high and 1 / high, high=low and 1 / low)
-    fused = Contestant("fused", 1, 100.0, paired=faster)
-    found = comparison(fused, Contestant("eager", 3, 150.0), **more)
+    fused = ComparedCallable("fused", 1, 100.0, paired=faster)
+    found = comparison(fused, ComparedCallable("eager", 3, 150.0), **more)
     return evaluate_comparison(parse_assertion(name, value), found, "fused", [100.0], [150.0])
 
 

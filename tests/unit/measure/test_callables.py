@@ -160,7 +160,7 @@ def test_a_callable_whose_kernels_differ_is_told_of(stage: Stage) -> None:
     stage.kernels = lambda i: 3.0 if i == 3 else 1.0
     two = stage.named("a", "b")
     two.take(2)
-    assert {one.name: one.unstable for one in two.record().contestants} == {"a": (1, 3), "b": ()}
+    assert {one.name: one.unstable for one in two.record().callables} == {"a": (1, 3), "b": ()}
 
 
 def test_progress_is_told_of_each_round(stage: Stage) -> None:
@@ -294,14 +294,14 @@ def test_a_record_has_the_ratio_of_each_with_the_reference(stage: Stage) -> None
     assert (record.metric, record.reference, record.pairs) == ("cuda_time", "c", 12)
     speedups = [
         (one.name, one.value, one.paired and one.paired.speedup, one.kernels)
-        for one in record.contestants
+        for one in record.callables
     ]
     assert speedups == [
         ("a", 10.0, pytest.approx(3.0), 1),
         ("b", 20.0, pytest.approx(1.5), 1),
         ("c", 30.0, None, 1),
     ]
-    assert [one.name for one in three.record(["c", "a"]).contestants] == ["a", "c"]
+    assert [one.name for one in three.record(["c", "a"]).callables] == ["a", "c"]
 
 
 # From warming up on, on the CPU.

@@ -10,7 +10,7 @@ import pytest
 from records import comparison
 
 from pytest_kernelprof.records.comparison import Paired
-from pytest_kernelprof.records.document import Contestant
+from pytest_kernelprof.records.document import ComparedCallable
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.report.failure import comparison_message
@@ -54,7 +54,8 @@ def test_a_headline_names_the_metric_as_a_person_says_it(metric: str, words: str
 def test_a_headline_without_an_interval_says_so() -> None:
     few = msgspec.structs.replace(
         comparison(
-            Contestant("a", 1, 1.0, paired=Paired(ratio=1 / 2)), Contestant("eager", 1, 2.0)
+            ComparedCallable("a", 1, 1.0, paired=Paired(ratio=1 / 2)),
+            ComparedCallable("eager", 1, 2.0),
         ),
         pairs=7,
     )
@@ -62,16 +63,16 @@ def test_a_headline_without_an_interval_says_so() -> None:
 
 
 def test_a_headline_says_which_callable_is_unstable() -> None:
-    jumping = Contestant("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
-    words = headline(comparison(jumping, Contestant("eager", 1, 2.0)))
+    jumping = ComparedCallable("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
+    words = headline(comparison(jumping, ComparedCallable("eager", 1, 2.0)))
     assert words.endswith("; UNSTABLE: fused launched 1 to 3 kernels a call)")
 
 
 def test_a_headline_of_several_is_about_the_one_that_is_asked_for() -> None:
     several = comparison(
-        Contestant("a", 1, 1.0, paired=Paired(ratio=1 / 2)),
-        Contestant("b", 1, 1.0, paired=Paired(ratio=1 / 3)),
-        Contestant("eager", 1, 2.0),
+        ComparedCallable("a", 1, 1.0, paired=Paired(ratio=1 / 2)),
+        ComparedCallable("b", 1, 1.0, paired=Paired(ratio=1 / 3)),
+        ComparedCallable("eager", 1, 2.0),
     )
     assert headline(several, "b").startswith("b over eager, GPU time: speedup 3.000")
 
@@ -131,8 +132,8 @@ def test_a_table_has_one_line_a_callable() -> None:
 def test_a_table_of_memory_shows_sizes() -> None:
     table = callable_lines(
         comparison(
-            Contestant("a", 1, 5e6, 5e6, 5e6, paired=Paired(ratio=1 / 2)),
-            Contestant("eager", 1, 1e7),
+            ComparedCallable("a", 1, 5e6, 5e6, 5e6, paired=Paired(ratio=1 / 2)),
+            ComparedCallable("eager", 1, 1e7),
             metric="peak_memory",
         )
     )
@@ -140,8 +141,8 @@ def test_a_table_of_memory_shows_sizes() -> None:
 
 
 def test_a_table_says_which_callable_is_unstable() -> None:
-    jumping = Contestant("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
-    assert callable_lines(comparison(jumping, Contestant("eager", 1, 2.0)))[-1] == (
+    jumping = ComparedCallable("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
+    assert callable_lines(comparison(jumping, ComparedCallable("eager", 1, 2.0)))[-1] == (
         "UNSTABLE: fused launched 1 to 3 kernels a call"
     )
 

@@ -99,7 +99,7 @@ def test_a_run_of_each_is_read_and_written_again(version: str) -> None:
         assert [kernel.name for kernel in profile.kernels] == expected
         assert profile.environment.versions["torch"].partition("+")[0] == version
     (comparison,) = tests["test_compared"].comparisons
-    assert [one.kernels for one in comparison.contestants] == [3, 3]
+    assert [one.kernels for one in comparison.callables] == [3, 3]
     written = codec.encode(pack(run))
     recorded = json.loads(gzip.decompress(run_of(version).read_bytes()))
     assert json.loads(written) == {**recorded, "project": "", "commit": ""}  # which came later
