@@ -346,13 +346,16 @@ def fold_failures(config: pytest.Config) -> None:
     """Have the terminal tell what several failures have in common once, measured times apart: the
     later ones keep their verdicts and lines of code. With ``-v`` each tells all."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None or terminal.verbosity > 0:
+    stats = getattr(terminal, "stats", {})
+    if getattr(terminal, "verbosity", 0) > 0:
         return
     first: dict[str, str] = {}
-    for report in (*terminal.stats.get("error", ()), *terminal.stats.get("failed", ())):
-        if not getattr(report, "kernelprof_told", False):
+    for report in (*stats.get("error", ()), *stats.get("failed", ())):
+        # What another plugin has put in the place of ours is its own.
+        traceback = getattr(getattr(report, "longrepr", None), "reprtraceback", None)
+        last = next(reversed(getattr(traceback, "reprentries", ())), None)
+        if not getattr(report, "kernelprof_told", False) or last is None:
             continue
-        *_, last = report.longrepr.reprtraceback.reprentries
         blank = (at for at, line in enumerate(last.lines) if not line.strip())
         at = next(blank, len(last.lines))
         shown, below = last.lines[:at], last.lines[at:]

@@ -114,7 +114,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
     ended = first.told in FAILED_OTHERWISE and first.causes
-    title = first.causes[0].text if ended else found_words(first)
+    title = first.causes[0].text.partition(". ")[0] if ended else found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         title = f"{count_words(tests, 'test')}: {_together(rows) or title}"
@@ -130,7 +130,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         if wrong and wrong.partition(": ")[0] not in head:  # the title is of all
             head = f"{wrong}: {head}"
         told = [head, *more, problem.remedy.words]
-        first_line, *below = told[1:] if head == title else told
+        is_said = head == title and len(title) <= _LONGEST_TITLE  # else the title is cut
+        first_line, *below = told[1:] if is_said else told
         lines += [f"{', '.join(names)}: {first_line}", *below]
     places = (first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))

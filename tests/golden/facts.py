@@ -203,9 +203,8 @@ def of_annotations(text: str) -> Facts:
             name = r"test_\S+( \[.*?\])?( and \d+ more)?"
             if not re.fullmatch(rf"{name}(, ({name}|\d+ more))*", names):
                 continue
-            ended = re.sub(r"^test_\S+: (?=\w+Error: )", "", title)
-            is_error = re.match(r"\w+Error: ", ended)  # what a crash says may name a limit
-            reasons = _reasons([ended] if is_error else re.split("; |: |, ", title))
+            is_error = re.match(r"\w+Error: ", title)  # what a crash says may name a limit
+            reasons = _reasons([title] if is_error else re.split("; |: |, ", title))
             if re.match(r"\d+ tests: ", title) and _reasons([cause]):
                 reasons = _reasons([cause])
             tests = [one for one in names.split(", ") if one.startswith("test_")]

@@ -156,3 +156,30 @@ def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) ->
 
 def test_with_v_each_failure_tells_its_kernels(run: Run) -> None:
     assert "what to do as in " not in str(run(SEVERAL, "-v").stdout)
+
+
+REWRITTEN = """
+import pytest
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        report.longrepr = f"told by another plugin: {report.nodeid}"
+    return report
+"""
+
+
+def test_failures_that_another_plugin_tells_stay_as_they_are(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(REWRITTEN)
+    result = run(SEVERAL)
+    result.assert_outcomes(failed=3)
+    assert str(result.stdout).count("told by another plugin: ") >= 3
+    assert "INTERNALERROR" not in str(result.stdout) + str(result.stderr)
+
+
+def test_junit_has_each_failure_whole(run: Run, pytester: pytest.Pytester) -> None:
+    run(SEVERAL, "--junitxml=junit.xml")
+    told = ElementTree.parse(pytester.path / "junit.xml").iter("failure")
+    assert [str(one.text).count("to do: ") for one in told] == [1, 1, 1]

@@ -35,7 +35,7 @@ from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, column
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import (
     comparison_line,
@@ -211,8 +211,8 @@ class _Tests:
 
     Attributes:
         titles: the headings of sections, by the kind of their groups.
-        marks: how many tests have each mark, each by its worst. number: of rows. without: how many
-            have no detail.
+        marks: how many tests have a row of each mark. number: of rows. without: how many have no
+            detail.
     """
 
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
@@ -221,11 +221,7 @@ class _Tests:
         self.tables = list(_tables(summary))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
-        worst: dict[str, Told | None] = {}
-        for one in entries:
-            told = self.mark_of(one)
-            worst[one.test.id] = min(told, worst.get(one.test.id, told), key=severity)
-        marks = Counter(worst.values())
+        marks = Counter(told for told, _ in {(self.mark_of(one), one.test.id) for one in entries})
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
         self.number = len(entries)
         self.titles = {

@@ -233,3 +233,21 @@ def test_where_there_is_no_summary_it_is_said(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no" / "such", "nul\0"):
         why = append_summary(Run(), {"GITHUB_STEP_SUMMARY": str(path)})
         assert "cannot be written" in why
+
+
+@pytest.mark.parametrize(
+    ("why", "title", "body"),
+    [
+        ("ValueError: no such layer", "ValueError%3A no such layer", []),
+        ("OddError: no. Write 3", "OddError%3A no", ["OddError: no. Write 3"]),
+        # A title has room for 200 characters.
+        (f"ValueError: {'x' * 300}", None, [f"ValueError: {'x' * 300}"]),
+    ],
+)
+def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[str]) -> None:
+    crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
+    ((*_, found, data),) = told(crashed)
+    assert title in (found, None)
+    first, *_ = [*body, "fix the error, then run again: pytest t.py::test_it"]
+    assert data.startswith(f"test_it: {first}")
+    assert data.count("fix the error") == 1

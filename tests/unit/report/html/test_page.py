@@ -256,3 +256,12 @@ def test_what_does_not_fit_stands_in_the_table_and_that_is_said(
     assert found.count("<tbody data-word") == 60
     assert f"{60 - shown} of 60 profiles have no details here" in found
     assert found.index("<details id=") < found.index('<tbody data-word="passed"')  # the worst first
+
+
+def test_a_filter_says_of_how_many_tests_it_shows_rows() -> None:
+    mixed = Test("t.py::test_two", (profile_of(5, over(5, 4)), profile_of(4, kept(n=4))))
+    again = Test("t.py::test_flaky", (profile_of(4, kept(n=4)),), outcome="rerun")
+    twice = Test("t.py::test_well", (profile_of(4, kept(n=4)), profile_of(4, kept(n=4))))
+    found = html_of(run_of(mixed, again, twice))
+    buttons = re.findall(r'<button type="button" data-word="(.*?)".*?</b> (\d+) ', found)
+    assert buttons == [("failed", "1"), ("passed", "2"), ("retried", "1")]
