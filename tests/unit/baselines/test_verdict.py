@@ -340,6 +340,7 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     assert lines[1].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
     assert lines[2] == "  against the revision: + new, - gone, ~ changed"
     assert lines[3].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
+    assert "  kernels of one call, measured by itself:" in lines  # the times above are of pairs
     assert lines[-2] == "  to do: make the slower kernel faster"
 
 

@@ -14,6 +14,7 @@ from pytest_kernelprof.records.comparison import (
     KernelChange,
     KernelDiff,
     KernelSide,
+    MetricDelta,
     ProfileComparison,
     SnapshotReport,
 )
@@ -251,3 +252,17 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     first, *_ = [*body, "fix the error, then run again: pytest t.py::test_it"]
     assert data.startswith(f"test_it: {first}")
     assert data.count("fix the error") == 1
+
+
+def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:
+    new = KernelChange("added", current=KernelSide("mul", ("aten::mul",), "src/mlp.py:42"), at=5)
+    kernels = KernelDiff(baseline_kernels=4, current_kernels=5, changes=(new,))
+    more = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
+    found = ProfileComparison(source="snapshot", change="worse", kernels=kernels, metrics=(more,))
+    tests = [
+        Test(f"t.py::test_{name}", (held_to(mlp(place=CALL), found),), outcome="failed")
+        for name in ("a", "b")
+    ]
+    ((*_, title, data),) = told(*tests)
+    assert title == "2 tests%3A snapshot%3A kernels 4 -> 5%3A + mul"
+    assert data.startswith("test_a, test_b: + mul, from aten::mul")

@@ -405,3 +405,15 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
 def test_on_the_cpu_there_are_operators() -> None:
     page = page_of(Test("t.py::test_it", (calls_of(2, environment=CPU, verdicts=(KEPT,)),)))
     assert "2 operators on the CPU." in page.text
+
+
+def test_a_cause_does_not_repeat_what_stands_beside_it() -> None:
+    copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ())
+    exceeded = msgspec.structs.replace(
+        over(1, 0), limit="max_memcpys", metric="memcpys", qualifier="d2h"
+    )
+    copied = mlp(copies=(copy,), verdicts=(exceeded,))
+    told = markdown_of(Run((Test("t.py::test_it", (copied,), outcome="failed"),)))
+    (row,) = (one for one in told.splitlines() if one.startswith("| ❌"))
+    assert row.count("max_memcpys(d2h)") == 1
+    assert "4 B: Memcpy DtoH" in row

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import CPU, GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
@@ -577,3 +578,18 @@ def test_a_metric_that_has_a_column_is_not_told_by_its_cause_too() -> None:
     found = summary_of(Run((of("a.py::t", profile(MLP, metrics)),)))
     columns = {one.key for one in columns_of(found.rows, verbose=True)}
     assert columns & METRICS.keys() == {*CELLS, "would_wait"}  # which no limit is about
+
+
+@pytest.mark.parametrize(
+    ("width", "cause"), [(80, ""), (160, ", nvjet 256x128x64 TNT takes 150.0us")]
+)
+def test_where_to_look_leaves_out_a_cause_that_one_line_has_no_room_for(
+    width: int, cause: str
+) -> None:
+    slow = [replace(MLP[0], duration_us=150.0, source="src/models/mlp.py:31"), *MLP[1:2]]
+    found = profile(
+        slow, [timed("cuda_time", [250.0])], verdicts=(time_limit("failed", 250.0, 200.0),)
+    )
+    (_, where, to_do, *_) = told(of("test_it.py::test_step", found, outcome="failed"), width=width)
+    assert where == f"where        mlp.py:31: max_cuda_time: 250.0us > 200.0us{cause} (test_step)"
+    assert to_do.startswith("to do        make the slowest kernel faster")
