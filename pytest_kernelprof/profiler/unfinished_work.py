@@ -52,8 +52,9 @@ _IDLE = {
 }
 # Threads that libraries keep for themselves: of Inductor's compile workers, of loaders of data.
 _HELPERS = ("/torch/_inductor/compile_worker/", "/torch/utils/data/_utils/", "/tqdm/")
-# The thread of a pytest-xdist worker that hears its controller: no test hands it work.
-_XDIST = ("/execnet/gateway_base.py",)
+# The thread of a pytest-xdist worker that hears its controller: no test hands it work. It may be at
+# a message as a call begins, and wait for the next one as the call ends.
+_XDIST = ("/execnet/gateway_base.py", "_thread_receiver")
 _LIBRARY = sysconfig.get_path("stdlib").replace(os.sep, "/") + "/"
 _LOOP = ("asyncio/base_events.py", "run_forever")
 
@@ -139,7 +140,7 @@ def left_for_good(before: AtWork) -> tuple[str, ...]:
 def _let_wake_up(before: AtWork, seconds: float) -> None:
     """Wait until all that was woken up has had its turn, which a busy machine puts off."""
     others = _other_threads()
-    if all(_passes(frame, _XDIST) for frame in others.values()):
+    if all(map(_hears_xdist, others.values())):
         return
     sleep(seconds)
     woken = [one for one in Real.threads() if one.ident in others]
@@ -194,7 +195,7 @@ def _threads() -> dict[Any, str]:
     found = dict[Any, str]()
     for number, frame in _other_threads().items():
         thread = known.get(number)
-        if _passes(frame, _HELPERS):
+        if _passes(frame, _HELPERS) or _hears_xdist(frame):
             continue
         words = f"thread {(thread.name if thread else str(number))!r}"
         pool = next((one for one in _outwards(frame) if _where(one) == _POOL), None)
@@ -240,6 +241,11 @@ def _passes(innermost: FrameType, paths: Sequence[str]) -> bool:
     """Whether any frame of a thread is in code below one of these paths."""
     files = {_where(frame)[0] for frame in _outwards(innermost)}
     return any(path in file for file in files for path in paths)
+
+
+def _hears_xdist(innermost: FrameType) -> bool:
+    places = map(_where, _outwards(innermost))
+    return any(file.endswith(_XDIST[0]) and name == _XDIST[1] for file, name in places)
 
 
 def _is_idle(innermost: FrameType) -> bool:

@@ -180,18 +180,23 @@ def test_a_thread_that_a_library_keeps_for_itself_has_no_work(starts: Starts) ->
 
 
 @pytest.mark.parametrize(
-    ("file", "waits"), [("/x/execnet/gateway_base.py", False), ("/execnet/tests/test_it.py", True)]
+    ("file", "name", "waits"),
+    [
+        ("/x/execnet/gateway_base.py", "_thread_receiver", False),
+        ("/x/execnet/gateway_base.py", "hears", True),
+        ("/execnet/tests/test_it.py", "_thread_receiver", True),
+    ],
 )
 def test_a_thread_of_xdist_is_not_waited_for(
-    file: str, waits: bool, starts: Starts, monkeypatch: pytest.MonkeyPatch
+    file: str, name: str, waits: bool, starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each worker has one; any other thread gets a moment to begin what it was handed."""
     waited: list[float] = []
     all_threads = unfinished_work._other_threads
     names: dict[str, Callable[..., object]] = {}
-    exec(compile("def hears(done):\n    done.wait()", file, "exec"), names)
+    exec(compile(f"def {name}(done):\n    done.wait()", file, "exec"), names)
     done = threading.Event()
-    thread = starts(lambda: names["hears"](done)).ident
+    thread = starts(lambda: names[name](done)).ident
     assert thread is not None
     # Whatever else this process has, a worker of Inductor's for one, is not what is asked about.
     monkeypatch.setattr(unfinished_work, "_other_threads", lambda: {thread: all_threads()[thread]})
@@ -259,3 +264,34 @@ def test_what_a_test_puts_in_place_of_threads_is_not_asked(
         patched.setattr(threading, name, Mock())
         assert left_at_work(before, patiently=True) == ()
     assert any(one is started for one, _ in before.threads)
+
+
+HEARS = """
+def read(fd): return os.read(fd, 1)
+def handle(sent): handled.wait()
+def {name}():
+    while sent := read(fd):
+        handle(sent)
+"""
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("name", "words"), [("_thread_receiver", ()), ("of_a_test", ("thread 'mine'",))]
+)
+def test_the_thread_that_hears_the_controller_of_xdist_works_for_no_call(
+    starts: Starts, name: str, words: tuple[str, ...]
+) -> None:
+    """It may be at a message as the call begins, and wait for the next one as it ends."""
+    reads, writes = os.pipe()
+    handled = threading.Event()
+    names = {"os": os, "fd": reads, "handled": handled}
+    source = HEARS.format(name=name)
+    exec(compile(source, "/site-packages/execnet/gateway_base.py", "exec"), names)
+    os.write(writes, b".")
+    starts(names[name])  # type: ignore[arg-type]
+    time.sleep(0.05)
+    try:
+        assert left(lambda: (handled.set(), time.sleep(0.05))) == words
+    finally:
+        os.close(writes)
