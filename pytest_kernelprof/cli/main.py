@@ -15,7 +15,12 @@ from typing import Any
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import parse_bytes, parse_duration, printable
 
-_DESCRIPTION = "Read recorded traces and runs, and check this machine, without pytest."
+_DESCRIPTION = """\
+Read traces and runs that were recorded, and check this machine, without pytest.
+
+A trace is what torch.profiler exports of some code; --kernelprof-trace-dir keeps
+those of tests. A run is what pytest --kernelprof-json=run.json writes.
+"""
 _EXAMPLES = """\
 examples:
   kernelprof show trace.json.gz               print the kernels of a trace
@@ -275,7 +280,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(function=None)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, add in COMMANDS.items():
         add(name, commands)
     return parser

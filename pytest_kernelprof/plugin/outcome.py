@@ -161,7 +161,7 @@ def _nothing_measured(records: Records) -> str:
     if records.unfinished:
         return f"the test profiled nothing: {_ended_early(records.unfinished[0])}"
     return (
-        "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, *args), "
+        "the test asks for kernel_profile but profiled nothing. Call kernel_profile(fn, *args), "
         "use kernel_profile.region(...), or drop the fixture"
     )
 

@@ -65,7 +65,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
-    todo = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told)
+    todo = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)

@@ -7,11 +7,19 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
+from pytest_kernelprof.summary.advice import TO_DO
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.words import brief_words, cause_lines, count_words, first_of, signed
+from pytest_kernelprof.summary.words import (
+    WORSE,
+    brief_words,
+    cause_lines,
+    count_words,
+    first_of,
+    signed,
+    source_place,
+)
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
@@ -110,30 +118,32 @@ def annotations_of(run: Run) -> list[Annotation]:
 
 
 def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
-    """Of problems at one line."""
+    """Of problems at one line: the tests and what is wrong, then for each why and what to do."""
     rows = [row for problem in problems for row in problem.rows]
-    first = rows[0]
+    first, tests = rows[0], len({one.test.id for row in rows for one in row.each})
     ended = first.told in FAILED_OTHERWISE and first.causes
-    title = first.causes[0].text.partition(". ")[0] if ended else found_words(first)
-    tests = len({one.test.id for row in rows for one in row.each})
-    if tests > 1:
-        title = f"{count_words(tests, 'test')}: {_together(rows) or title}"
-    cause = problems[0].cause
+    said, _, rest = first.causes[0].text.partition(". ") if ended else (found_words(first), "", "")
+    wrong, cause = (_together(rows) if tests > 1 else "") or said, problems[0].cause
     if tests > 1 and len(problems) == 1 and cause is not None and cause.sign:
-        title += f": {cause.sign} {brief_words(cause)}"
-    lines = []
+        wrong += f": {cause.sign} {brief_words(cause)}"
+    title = f"{count_words(tests, 'test') if tests > 1 else first.name}: {wrong}"
+    lines: list[str] = []
     for problem in problems:
-        causes = list(map(_cause, problem.rows[0].causes))
-        names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
-        head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
-        wrong = _together(problem.rows) if len(problems) > 1 else ""
-        if wrong and wrong.partition(": ")[0] not in head:  # the title is of all
-            head = f"{wrong}: {head}"
-        told = [head, *more, problem.remedy.words]
-        is_said = head == title and len(title) <= _LONGEST_TITLE  # else the title is cut
-        first_line, *below = told[1:] if is_said else told
-        lines += [f"{', '.join(names)}: {first_line}", *below]
-    places = (first.place, first.test.place)
+        whys = list(map(_cause, problem.rows[0].causes))
+        if wrong == said and ended and len(title) <= _LONGEST_TITLE:  # else the title is cut
+            whys[:1] = [rest] if rest else []
+        head, *more = first_of(whys, _MOST_LINES, "and {} more") or [""]
+        if tests > 1:
+            together = _together(problem.rows) if len(problems) > 1 else ""
+            if together.partition(": ")[0] in head:  # the title is of all
+                together = ""
+            names = ", ".join(first_of([row.name for row in problem.rows], _MOST_LINES, "{} more"))
+            head = ": ".join(filter(None, [names, together, head]))
+        lines += filter(None, [head, *more])
+        todo, *others = problem.remedy.words or ("",)
+        lines += [*([f"{TO_DO}{todo}"] if todo else []), *others]
+    lines_of_first = [line for one in first.causes[:1] for line in one.lines[:1]]
+    places = (*map(source_place, lines_of_first), first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))
     warned = not failed and first.told != "to update"
     return Annotation(failed, warned, tests, known, title, tuple(lines))
@@ -154,10 +164,7 @@ def _together(rows: Sequence[Entry]) -> str:
 
 def _worse_words(name: str) -> str:
     """``max_kernels exceeded``, ``worse than main``."""
-    if name == LIMIT_OF["run"]:
-        return "worse than the earlier run"
-    revision = name.removeprefix(f"{LIMIT_OF['revision']} ")
-    return f"{name} exceeded" if revision == name else f"worse than {revision}"
+    return name if name.startswith(WORSE) else f"{name} exceeded"
 
 
 def notice_of(run: Run) -> str:

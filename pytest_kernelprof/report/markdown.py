@@ -13,7 +13,7 @@ from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import MARKS, Row
+from pytest_kernelprof.summary.records import INTENDED, MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
@@ -109,11 +109,16 @@ def _inside(words: str) -> str:
 
 
 def _remedy(one: Remedy) -> str:
-    """What to do, and the command."""
-    pieces = _CODE.split(one.what)
-    what = "".join(code(piece) if at % 2 else _inside(piece) for at, piece in enumerate(pieces))
-    told = code(one.command, _LONGEST_NOTE)
-    return f"{what}: {told}" if told else what
+    """What to do, with the command below; then what else may be done."""
+    command = code(one.command, _LONGEST_NOTE)
+    what = _with_code(one.what) + (":" if command else "")
+    intended = _with_code(f"{INTENDED} {one.intended}") if one.intended else ""
+    return "<br>".join(filter(None, (what, command, intended)))
+
+
+def _with_code(words: str) -> str:
+    pieces = _CODE.split(words)
+    return "".join(code(piece) if at % 2 else _inside(piece) for at, piece in enumerate(pieces))
 
 
 def _note(words: str) -> str:
@@ -128,12 +133,13 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     kernels of its first test; tables of ranks; what changed and needs no look."""
     for problem in summary.problems:
         yield from (("row", [one]) for one in _rows(problem))
+    are_told = summary.tasks and summary.tasks[-1].remedy.what  # else some are "below"
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
             lines = what_ran(worst.profile, _STYLE)
-            inside = [*fence(lines), "", _remedy(problem.remedy)]
-            yield "detail", _detail(worst, found_words(worst), inside)
+            todo = [] if are_told else ["", _remedy(problem.remedy)]
+            yield "detail", _detail(worst, found_words(worst), [*fence(lines), *todo])
     for one in summary.folded:
         if one.profile.other_ranks:
             table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))))

@@ -4,6 +4,7 @@ what changed; totals and hints."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -127,32 +128,39 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        lines += labelled("where", (_where_words(where, style) for where in one.where), style)
+        where, *others = (_where_words(where, style) for where in one.where)
+        lines += labelled("where", [where], style)
         lines += _remedy_lines(one.remedy, style)
+        lines += labelled("also", others, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
 
 
 def _where_words(one: Where, style: Style) -> str:
     """With as much of what is wrong as one line has room for, since the table says all of it."""
-    parts = _BETWEEN_PARTS.split(one.what)
-    told = (one._replace(what=", ".join(parts[:most])) for most in range(len(parts), 0, -1))
-    fits = (each.words for each in told if width_of(each.words) <= style.within(LABEL).width)
-    return next(fits, one.words)
+    parts = _BETWEEN_PARTS.split(one.what.partition(". ")[0])
+    shorter = (", ".join(parts[:most]) for most in range(len(parts), 0, -1))
+    told = (one._replace(what=what).words for what in (one.what, *shorter))
+    return next((each for each in told if width_of(each) <= style.within(LABEL).width), one.words)
 
 
-_BETWEEN_PARTS = re.compile(r", (?!new: |[^()]*\))")
+_BETWEEN_PARTS = re.compile(r", (?![^()]*\))")
 
 
 def _remedy_lines(one: Remedy, style: Style) -> Iterator[Line]:
-    """What to do, then the command, so that it can be pasted: one that is too wide with a test on
-    each line."""
-    what = [f"{one.what}:" if one.command else one.what] if one.what else []
-    yield from labelled("to do", what, style)
-    command, margin = style.say(one.command), " " * (LABEL + 2)
-    between = " " if width_of(margin + command) <= style.width else " \\\n  "
-    for line in _BEFORE_OWN.sub(between, command).splitlines():
-        yield Span(margin), Span(line)
+    """What to do, then the command, so that it can be pasted: beside it if there is room, else
+    below, and one that is too wide with a test on each line. Then what else may be done."""
+    first, *others = one.words or ("",)
+    if not one.command or width_of(style.say(first)) <= style.within(LABEL).width:
+        yield from labelled("to do", [first], style)
+    else:
+        yield from labelled("to do", [f"{one.what}:"], style)
+        command, margin = style.say(one.command), " " * (LABEL + 2)
+        between = " " if width_of(margin + command) <= style.width else " \\\n  "
+        for line in _BEFORE_OWN.sub(between, command).splitlines():
+            yield Span(margin), Span(line)
+    for words in others:
+        yield from ((Span(" " * LABEL), *line) for line in style.within(LABEL).sentence(words))
 
 
 _BEFORE_OWN = re.compile(r"(?<!pytest) (?='?[\w./-]+\.py\b|'?--kernelprof)")
@@ -248,22 +256,16 @@ def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> 
 def _table_lines(
     summary: Summary, changed: Sequence[Row], rest: Sequence[Row], style: Style
 ) -> list[Line]:
-    """One table of the rows on a GPU and one of those on the CPU, each where there are some; then
-    the tests without a row."""
+    """One table of the rows on a GPU and one of those on the CPU, each where there are some. Tests
+    that ended without a profile are in the first."""
     lines: list[Line] = []
-    groups = list(groups_of(summary, changed, rest))
-    for kind in ("cuda", "cpu"):
-        ours = [(group, rows) for group in groups if (rows := _rows_on(kind, group))]
-        lines += [(), *_table(ours, style, marked=summary.counts.marked)] if ours else []
-    for one in (one for problem in summary.problems for one in problem.rows):
-        if not isinstance(one, Row) and one.told in FAILED_OTHERWISE:  # limits have tables
-            lines += _entry_lines(one, "", style)
+    groups = list(map(_without_comparisons, groups_of(summary, changed, rest)))
+    kinds = {_kind(one) for group in groups for one, _ in group.entries} - {""}
+    for at, kind in enumerate(sorted(kinds, reverse=True) or [""]):
+        ours = [group.on((kind,) if at else (kind, "")) for group in groups]
+        shown = [one for group in ours for one, _ in group.entries]
+        lines += [(), *_table(ours, style, marked=summary.counts.marked)] if shown else []
     return lines
-
-
-def _rows_on(kind: str, group: Group) -> list[tuple[Row, Sequence[Cause]]]:
-    """The rows of a group on one kind of device."""
-    return [(one, why) for one, why in group.on((kind,)).entries if isinstance(one, Row)]
 
 
 def _kind(one: Entry) -> str:
@@ -278,17 +280,16 @@ def _entry_lines(one: Entry, before: str, style: Style) -> list[Line]:
     return [(Span(sign, colour), Span(" "), *first), *((Span(" " * _SIGN), *one) for one in more)]
 
 
-def _table(
-    groups: Sequence[tuple[Group, list[tuple[Row, Sequence[Cause]]]]], style: Style, *, marked: bool
-) -> Iterator[Line]:
-    rows = [row for group, several in groups for row, _ in several[: group.most]]
-    names = tuple(map(_name_of, rows))
-    columns = columns_of(rows, verbose=style.verbosity > 0)
-    laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
-    yield (Span(" " * _SIGN + laid.title, "light"),)
+def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[Line]:
+    entries = [one for group in groups for one, _ in group.entries[: group.most]]
+    columns = list(_padded(entries, verbose=style.verbosity > 0))
+    names = Column("test", tuple(map(_name_of, entries)), kind="name")
+    laid = lay_out([*columns, names], style.within(_SIGN))
+    if columns:
+        yield (Span(" " * _SIGN + laid.title, "light"),)
     texts, file = iter(laid.rows), ""
-    for group, several in groups:
-        shown = several[: group.most]
+    for group in (one for one in groups if one.entries):
+        shown = group.entries[: group.most]
         if group.cause is not None:
             words = f"{group.named}: {signed(group.cause)}"
             yield from _cause_lines(words, group.cause, 0, style)
@@ -303,15 +304,31 @@ def _table(
             yield (*_sign_and_cells(row, cells, style, marked=marked), Span(name))
             yield from ((Span(" " * (_SIGN + laid.indent) + one),) for one in more)
             yield from _below_lines(row, causes, laid.shown, style)
-            if style.verbosity > 1 and marked and not row.failed:
+            if isinstance(row, Row) and style.verbosity > 1 and marked and not row.failed:
                 kernels = kernel_table(row.profile, most=_MOST_KERNELS).lines(style.within(_INDENT))
                 yield from ((Span(" " * _INDENT + one),) for one in kernels)
-        if left_out := sum(len(row.each) for row, _ in several[len(shown) :]):
+        if left_out := sum(len(row.each) for row, _ in group.entries[len(shown) :]):
             yield (Span(f"  and {count_words(left_out, 'more profile')}"),)
 
 
+def _without_comparisons(group: Group) -> Group:
+    """Without the comparisons of callables, which have tables of their own."""
+    ended = FAILED_OTHERWISE
+    told = (each for each in group.entries if isinstance(each[0], Row) or each[0].told in ended)
+    return group._replace(entries=list(told))
+
+
+def _padded(entries: Sequence[Entry], *, verbose: bool) -> Iterator[Column]:
+    """The columns of the rows, with empty cells for what has no profile."""
+    rows = [one for one in entries if isinstance(one, Row)]
+    for column in columns_of(rows, verbose=verbose) if rows else ():
+        cells = iter(column.cells)
+        padded = (next(cells) if isinstance(one, Row) else "" for one in entries)
+        yield replace(column, cells=tuple(padded))
+
+
 def _sign_and_cells(
-    row: Row, cells: Sequence[str], style: Style, *, marked: bool
+    row: Entry, cells: Sequence[str], style: Style, *, marked: bool
 ) -> Iterator[Span]:
     sign, colour = style.sign(row.told if marked or row.told in NEEDS_A_LOOK else None)
     yield Span(sign, colour)
@@ -323,16 +340,16 @@ def _sign_and_cells(
 
 
 def _below_lines(
-    row: Row, causes: Sequence[Cause], shown: Collection[str], style: Style
+    row: Entry, causes: Sequence[Cause], shown: Collection[str], style: Style
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:_MOST_CAUSES]:
         yield from _cause_lines(signed(cause), cause, _INDENT, style)
     more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
-    words = "; ".join([*more, *beside_words(row, shown)])
-    lines = inside.sentence(words) if words else []
-    if not row.folded:  # of several that agree -v has the ranks of each
+    more += beside_words(row, shown) if isinstance(row, Row) else ()
+    lines = inside.sentence("; ".join(more)) if more else []
+    if isinstance(row, Row) and not row.folded:  # of several that agree -v has the ranks of each
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
 
@@ -351,9 +368,11 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
         yield margin, Span(line, colour)
 
 
-def _name_of(row: Row) -> str:
+def _name_of(row: Entry) -> str:
     """Return the name of a row; of several ranks with the one whose numbers these are."""
-    return f"{row.name} (rank {row.shown.rank})" if row.profile.other_ranks else row.name
+    if isinstance(row, Row) and row.profile.other_ranks:
+        return f"{row.name} (rank {row.shown.rank})"
+    return row.name
 
 
 def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
@@ -431,10 +450,13 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
         return ""
     broken = row.broken.get(metric) if row.told in _OVER else None
     delta, was = _delta(row, metric), ""
+    is_compared = broken is None or broken.by in _OTHER_RUNS
+    if metric == "cuda_time" and is_compared and (timed := _timed_in_turn(row)):
+        return ARROW.join(map(unit.words, timed))
     value = broken.measured if broken else value_of(row.shown, metric)
     if delta is not None and differs(delta):
         was = " ".join("-" if one is None else unit.words(one) for one in delta.baselines)
-        if broken is None or broken.by in _OTHER_RUNS:
+        if is_compared:
             return f"{was}{ARROW}{unit.words(delta.current or 0.0)}"
     value = delta.current if value is None and delta is not None else value
     if value is None or broken is None:
@@ -448,6 +470,15 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     rank = "" if broken.rank in (None, row.shown.rank) else f"rank {broken.rank}"
     beside = ", ".join(filter(None, [f"was {was}" if was else "", rank]))
     return f"{told} > {allowed} ({beside})" if beside else f"{told} > {allowed}"
+
+
+def _timed_in_turn(row: Row) -> tuple[float, float] | None:
+    """The GPU's times of both sides, where they were taken in turn and may differ."""
+    one = row.comparison
+    paired = one.paired if one is not None and result_of(one) != "same" else None
+    if paired is None or not paired.baseline_us:
+        return None
+    return paired.baseline_us, paired.current_us
 
 
 def _share_cell(row: Row) -> str:

@@ -12,7 +12,9 @@ from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task, Where
 from pytest_kernelprof.summary.words import (
+    ONLY,
     SLOWER,
+    WORSE,
     brief_words,
     cause_lines,
     count_words,
@@ -74,10 +76,11 @@ def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
     tasks = []
     for several in kinds[:_MOST_TASKS]:
         entries = [row for problem in several for row in problem.rows]
-        where = [*map(_where, several[:_MOST_PLACES]), *_more(len(several) - _MOST_PLACES)]
+        most = _MOST_PLACES + (len(several) == _MOST_PLACES + 1)  # "1 more" is as long
+        where = [*map(_where, several[:most]), *_more(len(several) - most)]
         tasks.append(Task(tuple(where), remedy_of(run, entries)))
     left = tuple(_more(sum(map(len, kinds[_MOST_TASKS:])), " below"))
-    return (*tasks, *([Task(left, Remedy("", ""))] if left else []))
+    return (*tasks, *([Task(left, Remedy(""))] if left else []))
 
 
 def _where(problem: Problem) -> Where:
@@ -101,34 +104,34 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     limits with their values and, if it is one thing, the cause."""
     found = ", ".join(first_of(worst.found, _MOST_LIMITS))
-    found = found.partition(": ")[2] if found.startswith(_AGAINST) else found
+    found = found.partition(": ")[2] if found.startswith((WORSE, "against ")) else found
     limit = found.partition(": ")[0]
     if cause is not None:
         words = brief_words(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
         if worst.told in FAILED_OTHERWISE:
-            return words
+            return words.partition(". ")[0]
         if worst.told == "incomplete":
             return words.partition("; ")[0]
         if is_one and (cause.sign or says_all):
-            told = [cause, *(one for one in worst.causes if cause.sign == "-" and one.sign == "+")]
-            return ", ".join(f"{_SIGNED[one.sign]}{brief_words(one)}" for one in told[:2])
+            told = [*(one for one in worst.causes if cause.sign == "-" and one.sign == "+"), cause]
+            return ", ".join(f"{_SIGNED[one.sign]}{brief_words(one)}" for one in told[-2:])
         if is_one and worst.told == "failed" and len(worst.found) == 1:
             return f"{found}, {words.rpartition(': ')[2]}"
     return found
 
 
 _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
-_AGAINST = f"{LIMIT_OF['revision']} "
 
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    limits = [limit for one in entries for limit in _raised(one.test.verdicts)]
-    what = plan.what.replace(_LIMITS, _listed(limits))
+    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts))
     tests = [each.test.id for one in entries for each in one.each]
-    return Remedy(what, printable(plan.command.replace(_TESTS, _arguments(tests))))
+    command = printable(plan.command.replace(_TESTS, _arguments(tests)))
+    what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
+    return Remedy(what, command, intended)
 
 
 def _arguments(tests: Iterable[str]) -> str:
@@ -167,12 +170,12 @@ def _plan(run: Run, worst: Entry) -> Remedy:
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
-        return Remedy("make the candidate faster, or lower the limit", "")
+        return Remedy("make the candidate faster, or lower the limit")
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
         return Remedy(next((one[1] for one in advised), "run these tests alone"), command)
-    cure = cure_words(profile.verdicts, _LIMITS, fix if _is_new(worst.causes) else "") or fix
+    cure = cure_words(profile.verdicts, worst.causes, _LIMITS) or fix
     if profile.other_ranks:
         command = f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
         return Remedy("; then ".join(filter(None, [cure, "measure again on all ranks"])), command)
@@ -184,7 +187,7 @@ def _plan(run: Run, worst: Entry) -> Remedy:
             name = baseline.name.partition(" (")[0]
             command += f" {shlex.quote(f'--kernelprof-against={name}')}"
             return _compared_again(worst, fix, name, command)
-    return Remedy(cure, "")
+    return Remedy(cure)
 
 
 def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
@@ -192,8 +195,8 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     again = f"compare with {name} again"
     if worst.told != "undecided":
         raised = f"allow {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
-        intended = f"if it is intended: {raised}run once with --kernelprof-warn-only"
-        return Remedy(f"{fix}, then {again} ({intended})", command)
+        intended = f"{raised}run once with --kernelprof-warn-only"
+        return Remedy(f"{fix}, then {again}", command, intended)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
     if most <= 0:
@@ -208,7 +211,7 @@ _MARGINS = 0.05
 
 
 _SNAPSHOTS: dict[TestState | None, str] = {
-    "changed": "accept the outdated snapshots",
+    "changed": "accept the new kernels if they are intended",
     "missing": "accept what the tests launch as their snapshots",
 }
 """What an update of snapshots does where none is exceeded."""
@@ -219,12 +222,22 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
     if _is_new(causes):
         return f"remove the new {'operator' if on_cpu else 'kernel'}"
+    if rank := _of_one_rank(causes):
+        return f"remove the kernel that only rank {rank} launches"
     is_slower = any(one.text.startswith(SLOWER) for one in causes)
     return "make the slower kernel faster" if is_slower else "undo the change"
 
 
 def _is_new(causes: Iterable[Cause]) -> bool:
     return any(one.sign == "+" for one in causes)
+
+
+def _of_one_rank(causes: Iterable[Cause]) -> str:
+    """The rank that alone has some kernel; empty where there is none."""
+    found = (
+        one.text.removeprefix(ONLY).partition(":") for one in causes if one.text.startswith(ONLY)
+    )
+    return next((rank for rank, *_ in found), "")
 
 
 def _accepting(device: str) -> str:
@@ -259,15 +272,17 @@ _SPARE = 1.05
 """A time that is raised gets so much more than was measured: else the next run is undecided."""
 
 
-def cure_words(verdicts: Iterable[Verdict], limits: str = "", fix: str = "") -> str:
+def cure_words(verdicts: Iterable[Verdict], causes: Sequence[Cause] = (), limits: str = "") -> str:
     """Return what to do about broken limits: ``launch fewer kernels, or raise the limits:
     max_kernels(5) and max_launches(5)``; empty where none is broken.
 
     Args:
-        limits, fix: instead of what the verdicts say.
+        causes: why they are broken. limits: instead of what the verdicts say.
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
-    what = fix or " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
+    what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
+    if _is_new(causes) or _of_one_rank(causes):
+        what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
     raised = list(_raised(over))
     if not raised:
         return what if over else ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.records.comparison import MetricDelta, RunComparison
 from pytest_kernelprof.summary.words import (
+    WORSE,
     count_words,
     ends_words,
     first_of,
@@ -110,7 +111,8 @@ class BaselineSummary:
         if not number:
             return f"no {self.what} could be compared with {self.base}"
         are = "are" if worse > 1 else "is"
-        return f"{worse or 'none'} of {count_words(number, self.what)} {are} worse than {self.base}"
+        what = f"compared {self.what}" if self.counts["not compared"] else self.what
+        return f"{worse or 'none'} of {count_words(number, what)} {are} {WORSE}{self.base}"
 
     @property
     def words(self) -> str:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Cause, Place, Profile
 
 
-Told = Status | TestOutcome | Literal["failed otherwise", "to update"]
+Told = Status | TestOutcome | Literal["failed otherwise", "to update", "not compared"]
 """The mark of a row: how its limits fared, or how its test ended otherwise; "to update" of one that
-is well but for its snapshot, which is outdated or missing and fails nothing."""
+is well but for its snapshot, which is outdated or missing and fails nothing; "not compared" of one
+without a limit that a baseline could not be compared with."""
 
 Tone = Literal["bad", "lost", "unsure", "kept", "none"]
 """What a mark says at a glance; each format has a colour for it."""
@@ -53,6 +54,7 @@ MARKS: dict[Told | None, Mark] = {
     "rerun": Mark("–", "s", "retried", "none"),
     "skipped": Mark("–", "s", "skipped", "none"),
     "not judged": Mark("–", "s", "not judged", "none"),
+    "not compared": Mark("–", "s", "not compared", "none"),
     "not run": Mark("–", "s", "did not run", "none"),
     None: Mark("·", " ", "no limit", "none"),
 }
@@ -204,15 +206,26 @@ class Row(Entry):
 
 
 class Remedy(NamedTuple):
-    """What to do first, in words, and the command that checks it; empty where none does."""
+    """What to do; empty where nothing helps.
+
+    Attributes:
+        what: what to do first. command: what checks it, or does it.
+        intended: what to do instead, if what the tests found is intended.
+    """
 
     what: str
-    command: str
+    command: str = ""
+    intended: str = ""
 
     @property
-    def words(self) -> str:
-        """``take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``."""
-        return ": ".join(filter(None, self))
+    def words(self) -> tuple[str, ...]:
+        """``take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``, then what else
+        may be done."""
+        first = ": ".join(filter(None, self[:2]))
+        return tuple(filter(None, (first, self.intended and f"{INTENDED} {self.intended}")))
+
+
+INTENDED = "if it is intended,"
 
 
 class Where(NamedTuple):

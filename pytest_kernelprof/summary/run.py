@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
@@ -150,12 +149,13 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
         against: the name of the revision that it is compared with, if it is.
     """
     file, name = parts_of(test.id)
-    by_revision = LIMIT_OF["revision"]
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
         if told in ("passed", None) and test.outcome == "passed" and _is_outdated(test):
             told = "to update"
         compared = _comparison_of(profile)
+        if told is None and compared is not None and result_of(compared) == "not compared":
+            told = "not compared"
         causes = _causes_of(test, profile, told, compared)
         yield Row(
             test=test,
@@ -165,11 +165,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
             told=told,
             profile=profile,
             broken=broken_cells(profile),
-            found=tuple(
-                one.replace(f"{by_revision}:", f"{by_revision} {against}:", 1)
-                for one in found_by(profile.verdicts)
-            )
-            or (MARKS[told].word,)
+            found=tuple(found_by(profile.verdicts, against)) or (MARKS[told].word,)
             if told in NEEDS_A_LOOK
             else (),
             causes=causes,
@@ -620,6 +616,7 @@ def _left_words(rows: Sequence[Row], shown: Collection[str]) -> str:
     words = _counted(
         (tests["passed"], "more test passes", "more tests pass"),
         (tests["expected failure"] + tests["xfailed"], "expected failure", "expected failures"),
+        (tests["not compared"], "more test is not compared", "more tests are not compared"),
         (tests[None], "more test has no limit", "more tests have no limit"),
     )
     return f"{', '.join(words)}: -v lists all" if words else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
@@ -15,7 +16,9 @@ from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chai
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (
     NOUNS,
+    ONLY,
     SLOWER,
+    WORSE,
     brief_words,
     cause_lines,
     chain_words,
@@ -91,7 +94,7 @@ def _doubt_after(verdict: Verdict, doubt: str) -> str:
         return ""  # the words of its pairs say it
     if verdict.outcome == "undecided":
         disturbed = doubt if verdict.reason == "disturbed" else ""
-        return f": UNDECIDED, {disturbed or _REASONS.get(verdict.reason, 'reason unknown')}"
+        return f": undecided, {disturbed or _REASONS.get(verdict.reason, 'reason unknown')}"
     if verdict.reason != "beyond" or verdict.fastest is None or not verdict.allowed:
         return ""
     fastest = value_words(verdict.unit, verdict.fastest)
@@ -391,11 +394,20 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
     return found
 
 
-def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``."""
+def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
+    """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``, ``worse than
+    main: kernels 3 -> 4``.
+
+    Args:
+        revision: the name of the one that is compared with, if one is.
+    """
     for one in verdicts:
         if one.outcome in ("failed", "incomplete", "undecided"):
-            words: str = one.outcome
+            words, what = str(one.outcome), title(one)
+            source = one.comparison.source if one.comparison is not None else None
+            if source in ("revision", "run"):
+                base = revision if source == "revision" and revision else BASELINE_WORDS[source]
+                what = f"{WORSE if one.outcome == 'failed' else 'against '}{base}"
             values = values_words(one) or _slower(one.comparison)
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
@@ -405,7 +417,7 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"
-            yield f"{title(one)}: {words}{rank_words(one)}"
+            yield f"{what}: {words}{rank_words(one)}"
 
 
 def _slower(found: ProfileComparison | None) -> str:
@@ -417,7 +429,6 @@ def _slower(found: ProfileComparison | None) -> str:
 
 _MOST_KINDS, _MOST_LINES = 3, 20
 _LONGEST = 2_000
-_ONLY = "only on rank "
 _OF_KERNELS = ("kernels", "launches", "cuda_time")
 """The metrics whose limits need no cause of their own where a baseline names the new kernels."""
 CELLS = (*_OF_KERNELS, "latency", "launch_overhead", "syncs", "memcpys")
@@ -431,8 +442,14 @@ def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     if told == "undecided":
         doubt = doubt_words(profile.conditions)
         undecided = (one for one in profile.verdicts if one.outcome == "undecided")
-        return tuple(Cause(verdict_line(one, doubt)) for one in undecided)
+        return tuple(Cause(_undecided_words(one, doubt)) for one in undecided)
     return _over(profile) if told == "failed" else ()
+
+
+def _undecided_words(one: Verdict, doubt: str) -> str:
+    found = one.comparison
+    is_timed = found is not None and found.source == "revision" and found.paired is not None
+    return delta_words(found) if found is not None and is_timed else verdict_line(one, doubt)
 
 
 def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
@@ -516,8 +533,9 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     )
 
 
-_HASH = re.compile(r" [0-9a-f]{4}$")
-"""What tells the kernels of one short name apart in files of snapshots."""
+_HASH = re.compile(r"(?: char)? [0-9a-f]{4}$")
+"""What tells the kernels of one short name apart in files of snapshots; ``char*`` is no type of
+data but how PyTorch passes pointers."""
 
 
 def _change_cause(change: KernelChange) -> Cause:
@@ -553,7 +571,7 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
             nouns = NOUNS[verdict.metric] if verdict.device == "cuda" else ("operator", "operators")
             counted = count_words(int(verdict.measured or 0), *nouns)
             lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
-        said = not lead or cause.text.startswith(_ONLY)
+        said = not lead or cause.text.startswith(ONLY)
         return cause if said else replace(cause, text=f"{lead}: {cause.text}")
     words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
     return replace(cause, text=f"{title(verdict)}: {words}")
@@ -590,7 +608,7 @@ def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
 
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
-    return replace(cause, text=f"{_ONLY}{judged.rank}: + {cause.text}") if cause.text else None
+    return replace(cause, text=f"{ONLY}{judged.rank}: + {cause.text}") if cause.text else None
 
 
 def _extra_on(judged: Profile, profile: Profile, verdict: Verdict) -> Counter[_Kind]:

@@ -25,8 +25,9 @@ NOUNS = {
     "memcpys": ("copy", "copies"),
 }
 """What the counts of a call count: one of it, and several."""
-SLOWER = "slower: "
-"""Before a kernel that takes longer than in a baseline."""
+SLOWER, ONLY, WORSE = "slower: ", "only on rank ", "worse than "
+"""Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
+has, and before a baseline."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -219,7 +220,7 @@ def paired_words(paired: Paired) -> str:
         words += f"; latency {changed_words('us', *sides)}, not judged"
     doubt = why_unsure(paired)
     if paired.change == "undecided":
-        doubt = f"UNDECIDED, {doubt}" if doubt else "UNDECIDED"
+        doubt = f"undecided, {doubt}" if doubt else "undecided"
     return f"{words}; {doubt}" if doubt else words
 
 

@@ -191,24 +191,23 @@ def of_markdown(text: str) -> Facts:
 
 
 def of_annotations(text: str) -> Facts:
-    """GitHub's commands."""
+    """GitHub's commands: the title names the test, or the first lines name those of each cause."""
     failed: Failed = {}
     places = {}
     found = re.findall(r"^::error file=(.*?),line=(\d+),title=(.*?)::(.*)$", text, re.M)
+    name = r"test_\S+( \[.*?\])?( and \d+ more)?"
     for file, line, title, data in found:
-        places[_name(data)] = f"{file}:{line}"
-        title = title.replace("%3A", ":").replace("%2C", ",")
-        for told in data.split("%0A"):
-            names, _, cause = told.partition(": ")
-            name = r"test_\S+( \[.*?\])?( and \d+ more)?"
-            if not re.fullmatch(rf"{name}(, ({name}|\d+ more))*", names):
-                continue
-            is_error = re.match(r"\w+Error: ", title)  # what a crash says may name a limit
-            reasons = _reasons([title] if is_error else re.split("; |: |, ", title))
-            if re.match(r"\d+ tests: ", title) and _reasons([cause]):
-                reasons = _reasons([cause])
-            tests = [one for one in names.split(", ") if one.startswith("test_")]
-            failed |= {_name(one): reasons or _reasons([cause]) for one in tests}
+        head, _, wrong = title.replace("%3A", ":").replace("%2C", ",").partition(": ")
+        told = [] if re.fullmatch(r"\d+ tests", head) else [(head, "")]
+        for one in data.split("%0A") if not told else ():
+            names, _, cause = one.partition(": ")
+            if re.fullmatch(rf"{name}(, ({name}|\d+ more))*", names):
+                told += [(each, cause) for each in names.split(", ") if each.startswith("test_")]
+        is_error = re.match(r"\w+Error: ", wrong)  # what a crash says may name a limit
+        reasons = _reasons([wrong] if is_error else re.split("; |: |, ", wrong))
+        for each, cause in told:
+            places[_name(each)] = f"{file}:{line}"
+            failed[_name(each)] = _reasons([cause]) or reasons
     return Facts(
         failed=failed,
         not_judged=_not_judged(text),
@@ -314,7 +313,8 @@ _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|worse than \S+ \()", "revision"),
-    (r"worse than \S+$", "revision"),
+    (r"worse than the earlier run\b", "earlier run"),
+    (r"worse than \S+(?=$|:)", "revision"),
     (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
@@ -394,7 +394,7 @@ def _changes(text: str) -> dict[str, int]:
     found["changed"] += int(outdated[1]) if outdated else 0
     open_ones = re.search(r"(\d+) undecided", words)
     found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)
-    worse = re.search(r"(\d+) of \d+ \w+ (?:is|are) worse", words)
+    worse = re.search(r"(\d+) of \d+ (?:compared )?\w+ (?:is|are) worse", words)
     unchecked = re.search(r"[,:] (\d+) worse \(not checked\)", words)
     wanted = sum(int(one[1]) for one in (worse, unchecked) if one)
     return found if found["worse"] == wanted else {**found, "worse": -1}
@@ -429,7 +429,7 @@ def _verdict_of(sentence: str) -> str:
         return "failed"
     if re.search(r"[1-9]\d* (failed|errors?)\b", sentence):
         return "failed"
-    if re.search(r"(?<!of )\b[1-9]\d* (of \d+ )?\w+ (is|are) worse", sentence):
+    if re.search(r"(?<!of )\b[1-9]\d* (of \d+ )?(compared )?\w+ (is|are) worse", sentence):
         return "failed"
     if re.search(r"snapshots? (is|are) (outdated|missing)", sentence):
         return "neutral"

@@ -47,7 +47,7 @@ def test_compared(kernel_profile):  # it is 0.5, and 1 is what the other process
     )
     result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(
-        ["*max_cuda_time: *UNDECIDED, CONTENDED: other processes worked on this GPU*"]
+        ["*max_cuda_time: *undecided, CONTENDED: other processes worked on this GPU*"]
     )
 
 

@@ -98,7 +98,7 @@ def test_workers_on_one_gpu_leave_no_verdict_undecided(run: RunGpu, workers: str
     result = run(MIXED, workers, "-o", "kernelprof_spread_workers=false")
     result.assert_outcomes(passed=48, warnings=0)
     result.stdout.no_fnmatch_line("*timed while other processes worked on the GPU*")
-    result.stdout.no_fnmatch_line("*UNDECIDED*")
+    result.stdout.no_fnmatch_line("*undecided*")
 
 
 def test_a_test_ends_when_the_device_is_done_with_it(run: RunGpu) -> None:
@@ -139,7 +139,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.re_match_lines(
         # One holder is named: where other workers' tests share the GPU, too, it may be theirs.
-        [r".*UNDECIDED, CONTENDED: .* held by pid .*(test_of_a_stranger\) since|and by \d+ more)"]
+        [r".*undecided, CONTENDED: .* held by pid .*(test_of_a_stranger\) since|and by \d+ more)"]
     )
 
 

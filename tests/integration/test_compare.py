@@ -84,7 +84,7 @@ def test_it(kernel_profile, kernelprof_device):
 """
     )
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*KernelprofWarning: min_speedup(1): uneven over*UNDECIDED*"])
+    result.stdout.fnmatch_lines(["*KernelprofWarning: min_speedup(1): uneven over*undecided*"])
 
 
 @pytest.mark.project(

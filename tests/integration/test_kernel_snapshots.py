@@ -494,10 +494,10 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     ]
     markdown = (pytester.path / "run.md").read_text()
     assert (
-        "or accept it if it is intended: `pytest --kernelprof-update test_it.py::test_alone"
+        "or accept it if it is intended:<br>`pytest --kernelprof-update test_it.py::test_alone"
         in markdown
     )
-    assert "accept what the tests launch as their snapshots: " in markdown
+    assert "accept what the tests launch as their snapshots:<br>" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

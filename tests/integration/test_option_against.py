@@ -148,7 +148,7 @@ def test_each_test_is_compared(
     short = repository.git("rev-parse", "--short=7", "HEAD")
     at = next(i for i, line in enumerate(lines) if f" against main ({short}) " in line)
     told = lines[at + 1 :]
-    assert told[0].startswith("1 of 6 tests is worse than main (")
+    assert told[0].startswith("1 of 6 compared tests is worse than main (")
     assert any("5 not compared, 2 better, 3 unchanged" in line for line in told)
     row = told.index("✗ 2 -> 3 test_grows")
     assert told[row + 1].startswith("+ aten::mul")
@@ -360,7 +360,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
             "E   worse than main (*): operators 2 -> 3",
             "  + 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",
-            "3 of 4 tests break a limit, 1 of 3 tests is worse than main (*",
+            "3 of 4 tests break a limit, 1 of 3 compared tests is worse than main (*",
             "✗ *3 > 1 (was 2) *test_over_and_worse",
             "not compared test_mlp.py::test_raises: the test fails on your code",
             "the run fails: 1 test is worse than main",

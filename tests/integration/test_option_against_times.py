@@ -185,7 +185,7 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: Found) -> None:
     )
     result.stdout.fnmatch_lines(
         [
-            "*one of 5 tests is worse than main (*",
+            "*one of 5 compared tests is worse than main (*",
             "against *main: 3 not compared, 5 unchanged; *",
         ]
     )
@@ -322,6 +322,7 @@ def test_how_many_calls_were_timed_in_turn_is_told_in_every_format(
     assert re.search(r"against main: .*2 calls timed in turn, margin 5 %", told)
     for name in ("run.md", "run.html"):
         page = (repository.folder / name).read_text().replace("\u200c", "").replace("\\", "")
+        page = page.replace("\N{NO-BREAK SPACE}", " ")
         assert "2 calls timed in turn, margin 5 %" in page
 
 
@@ -341,7 +342,7 @@ def test_a_test_that_measures_nothing_is_told_as_not_compared(
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "None of 1 test is worse than main (*",
+            "None of 1 compared test is worse than main (*",
             "not compared test_it.py::test_nothing: the test fails on your code",
         ]
     )

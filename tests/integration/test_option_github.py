@@ -38,7 +38,7 @@ def test_lines_are_annotated_and_the_summary_is_written(
     (command,) = [line for line in result.outlines if line.startswith("::")]
     project = re.escape(pytester.path.name)
     assert re.fullmatch(
-        rf"::error file={project}/test_it\.py,line=\d+,title=max_kernels%3A 3 > 1::test_broken: .*",
+        rf"::error file={project}/test_it\.py,line=\d+,title=test_broken%3A max_kernels%3A 3 > 1::.*",
         command,
     )
     assert result.outlines[-1] == command  # after all that pytest prints
@@ -88,7 +88,7 @@ def test_many(kernel_profile):
 
 
 @pytest.mark.usefixtures("summary")
-def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_what_is_new(
+def test_where_no_one_knows_which_kernels_are_too_many_the_first_line_of_all_is_annotated(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     user = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
@@ -96,9 +96,10 @@ def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_wha
         subprocess.run(["git", *arguments], cwd=pytester.path, check=True)
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
-    call = code.index("    kernel_profile(work)") + 1
-    assert f"test_it.py,line={call},title=max_kernels%3A 200 > 150::" in command
-    assert command.endswith("%0Acall fewer operators, or raise the limit: max_kernels(200)")
+    line = code.index("            x + 1") + 1
+    assert f"test_it.py,line={line},title=test_many%3A max_kernels%3A 200 > 150::" in command
+    assert f"(test_it.py:{line}, {line + 2})" in command
+    assert command.endswith("%0Ato do: call fewer operators, or raise the limit: max_kernels(200)")
 
 
 def test_outside_of_github_the_run_says_so_and_fails_by_nothing(

@@ -128,8 +128,10 @@ def _templates() -> jinja2.Environment:
 
 def _harmless(value: Any) -> Any:
     """Cut text, and escape control characters and marks that turn the direction of writing. The
-    template escapes the rest."""
-    return printable(cut(value, _LONGEST_OF_ALL)) if type(value) is str else value
+    template escapes the rest. A number stays beside its per cent."""
+    if type(value) is not str:
+        return value
+    return printable(cut(value, _LONGEST_OF_ALL)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 @functools.cache

@@ -73,7 +73,9 @@
     addEventListener("beforeprint", () => {
       for (const table of tables) table.showAll();
       show();
+      printDetails();
     });
+    addEventListener("afterprint", () => one("#printed")?.remove());
     document.addEventListener("keydown", (event) => {
       const typing = document.activeElement instanceof HTMLInputElement;
       if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
@@ -85,6 +87,19 @@
       }
     });
     show();
+  }
+
+  /** On paper nothing opens: of each cause one test stands in detail below the lists. */
+  function printDetails() {
+    one("#printed")?.remove();
+    const failed = all(".tests .group + [data-word=failed]").filter((row) => one(".inside", row));
+    const parts = failed.map((row) => {
+      const name = make("h3", {}, ...one("summary", row).cloneNode(true).childNodes);
+      return make("section", {}, name, ...one(".inside > td", row).cloneNode(true).childNodes);
+    });
+    if (!parts.length) return;
+    const heading = make("h2", {}, "Of each cause, one test in detail");
+    one("main").append(make("section", { id: "printed" }, heading, ...parts));
   }
 
   /** @param {HTMLTableElement} table */

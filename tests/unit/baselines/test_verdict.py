@@ -349,11 +349,11 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     [
         (paired("same", 1.0), "same", ""),
         (paired("better", 0.8), "better", "faster in 4 of 4 pairs"),
-        (paired("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % a "),
+        (paired("undecided", 1.03), "undecided", "? 5 233.1 -> 240.1 +3.0 % +3.0..+3.0 % a "),
         (
             paired("undecided", why="no room"),
             "undecided",
-            "(233.1us -> 251.7us); UNDECIDED, no room",
+            "(233.1us -> 251.7us); undecided, no room",
         ),
         (
             paired("undecided", disturbed=BUSY),
@@ -423,7 +423,7 @@ def test_the_line_at_the_end() -> None:
         for i, one in enumerate(changes)
     ]
     all_of_them = digest(*told, found(profile(EXTRA), profile(MLP)))
-    assert all_of_them.sentence == ("1 of 5 tests is worse than main (abc1234)")
+    assert all_of_them.sentence == ("1 of 5 compared tests is worse than main (abc1234)")
     assert all_of_them.failure == "1 test is worse than main"
     assert digest(*told[-3:]).sentence == "no test could be compared with main (abc1234)"
     assert digest(*told[:4]).failure == ""

@@ -87,7 +87,9 @@ def test_github_is_told_in_its_summary_and_at_lines(
     assert main(["report", document, "--github"]) == 0
     assert (tmp_path / "summary").read_text().startswith("### ❌ 1 of 1 test")
     (command,) = capsys.readouterr().out.splitlines()
-    assert command.startswith(f"::error file={tmp_path.name}/t.py,line=7,title=max_kernels%3A 5 >")
+    assert command.startswith(
+        f"::error file={tmp_path.name}/t.py,line=7,title=test_broken%3A max_kernels%3A 5 >"
+    )
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     assert main(["report", document, "--github"]) == 0
     assert "GITHUB_STEP_SUMMARY is not set" in capsys.readouterr().err

@@ -116,7 +116,7 @@ def test_times_of_another_power_limit_or_a_disturbed_gpu_fail_nothing() -> None:
     ]
     assert [one.outcome for one in fared] == ["passed", "undecided"]
     doubt = "the GPU was disturbed"
-    assert verdict_line(fared[1]) == f"earlier run: its times: UNDECIDED, {doubt}"
+    assert verdict_line(fared[1]) == f"earlier run: its times: undecided, {doubt}"
 
 
 def sampled(on: Baseline, *rounds_us: float) -> list[str]:

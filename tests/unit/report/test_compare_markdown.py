@@ -14,7 +14,7 @@ from pytest_kernelprof.records.document import Run, Test, pack
 from pytest_kernelprof.report.markdown import line
 
 TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span", "h3", "sub"}
-DETAILS = {"details", "summary", "pre", "code", "b"}
+DETAILS = {"br", "details", "summary", "pre", "code", "b"}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -88,7 +88,7 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         "tests/test_b.py",
         "?       5  +4.6 %  +3.9..+5.4 %  test_b",
         "    earlier run: GPU time +4.6 % in 2 pairs timed in turn (0.0us -> 0.0us);",
-        "    UNDECIDED, above half of the margin",
+        "    undecided, above half of the margin",
         "better",
         "tests/test_mlp.py",
         "✓  2 -> 1                        test_better",
@@ -111,7 +111,7 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
         source="revision", test="t.py::new", change="not compared", reason="no such test"
     )
     told = lines(worse, same, refused, name=MAIN, notes=("a submodule is left out",))
-    assert told[0] == "1 of 2 tests is worse than main (abc1234)."
+    assert told[0] == "1 of 2 compared tests is worse than main (abc1234)."
     assert told[-8:] == [
         "against      main: 1 worse, 1 not compared, 1 unchanged; 1 call timed in turn,",
         "             margin 5 %",

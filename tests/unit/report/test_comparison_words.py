@@ -108,7 +108,7 @@ def test_an_undecided_assertion_says_why(
     reason: str, conditions: tuple[Conditions, ...], words: str
 ) -> None:
     told = comparison_line(comparison(conditions=conditions), asserted("undecided", reason=reason))
-    assert fnmatch(told, f"min_speedup(1.5): {HEADLINE}: UNDECIDED, {words}")
+    assert fnmatch(told, f"min_speedup(1.5): {HEADLINE}: undecided, {words}")
     assert told.count("CONTENDED") == bool(conditions)
 
 
@@ -151,6 +151,6 @@ def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
     verdicts = (asserted("undecided", reason="interval"), asserted("passed"), asserted("failed"))
     lines = comparison_message(comparison(verdicts=verdicts)).splitlines()
     assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
-    assert lines[1].endswith("UNDECIDED, the interval holds the limit")
+    assert lines[1].endswith("undecided, the interval holds the limit")
     assert lines[2].endswith("callable")
     assert len(lines) == 5

@@ -50,14 +50,14 @@ def test_a_kept_limit_is_not_told() -> None:
 def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
     lines = message(mlp(around("cuda_time", 100.0)), max_cuda_time="105us", max_kernels=1)
     assert lines[0] == "max_kernels: 5 > 1"
-    assert lines[1].endswith("UNDECIDED, the interval holds the limit")
+    assert lines[1].endswith("undecided, the interval holds the limit")
 
 
 def test_a_disturbed_time_says_by_what() -> None:
     busy = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
     lines = message(mlp(around("cuda_time", 100.0), conditions=busy), max_cuda_time="100us")
     assert lines[0].endswith(
-        "UNDECIDED, CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"
+        "undecided, CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"
     )
 
 

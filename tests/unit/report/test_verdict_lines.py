@@ -136,7 +136,7 @@ def test_an_undecided_time_says_why(reason: Any, doubt: str, words: str) -> None
     verdict = time(199.8, 200.0, low=199.0, high=201.0, outcome="undecided", reason=reason)
     assert verdict_line(verdict, doubt) == (
         "max_cuda_time: 199.8us, limit 200.0us (-0.1 %, 99 % CI 199.0..201.0us, 24 rounds): "
-        f"UNDECIDED, {words}"
+        f"undecided, {words}"
     )
 
 

@@ -188,7 +188,7 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    told = "against: GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); UNDECIDED, "
+    told = "GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); undecided, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
         (in_turn(change="undecided", disturbed=busy),

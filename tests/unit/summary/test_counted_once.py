@@ -144,8 +144,8 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
     assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]
     assert row.found == (
         "snapshot: kernels 4 -> 5",
-        "against main: kernels 4 -> 5",
-        "earlier run: kernels 4 -> 5",
+        "worse than main: kernels 4 -> 5",
+        "worse than the earlier run: kernels 4 -> 5",
     )
 
 

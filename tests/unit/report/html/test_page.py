@@ -210,8 +210,16 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     found = html_of(run_of(test, baselines=(main,)))
     words = text_of(found)
     for told in (
-        *("1 of 1 test is worse than main (abc1234)", "1 worse, 1 not compared; 2 more kernels"),
-        *("4 → 5", "+7.8 %", "+7.0..+8.1 %", "it fails on your code"),
+        *(
+            "1 of 1 compared test is worse than main (abc1234)",
+            "1 worse, 1 not compared; 2 more kernels",
+        ),
+        *(
+            "4 → 5",
+            "+7.8\N{NO-BREAK SPACE}%",
+            "+7.0..+8.1\N{NO-BREAK SPACE}%",
+            "it fails on your code",
+        ),
         *("Kernels against main (abc1234)", "4 kernels -> 5."),
     ):
         assert told in words, told
