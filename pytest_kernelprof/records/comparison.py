@@ -8,13 +8,19 @@ Kernel snapshots as a file keeps them are here, too: their counts are compared a
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Source = Literal["snapshot", "revision", "run", "trace"]
 """What a baseline is."""
@@ -245,9 +251,88 @@ class KernelDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.of(*ADDED_OR_REMOVED)
 
     @property
+    def new_positions(self) -> frozenset[int] | None:
+        """The kernels that the current side alone has, by their positions from 0; None where it
+        cannot be told of each which one it is."""
+        come = [one for one in self.added_or_removed if one.current is not None]
+        if self.left_out or any(one.lines or len(one.positions) != one.times for one in come):
+            return None
+        return frozenset(at - 1 for one in come for at in one.positions)
+
+    @property
     def retimed(self) -> tuple[KernelChange, ...]:
         """Kernels that both sides have, and that take another time or are launched otherwise."""
         return self.of(*RETIMED)
+
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_MOST_KERNELS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """One kernel that does the work of several of the baseline, or the other way round.
+
+    Attributes:
+        gone, come: the changes, one of the sides with a single one.
+    """
+
+    gone: tuple[KernelChange, ...]
+    come: tuple[KernelChange, ...]
+
+    @property
+    def words(self) -> str:
+        """For example ``triton_poi_fused [gelu, mul] is now gelu + mul``: several kernels with one
+        operator each are named by the operators."""
+        return " is now ".join(
+            one[0].side.short_name
+            if len(one) == 1
+            else " + ".join(", ".join(sorted(_operators(part).elements())) for part in one)
+            for one in (self.gone, self.come)
+        )
+
+    @property
+    def us(self) -> tuple[float, float]:
+        """The times of both sides in microseconds, without repeats."""
+        gone = sum(one.us(one.baseline) for one in self.gone)
+        return gone, sum(one.us(one.current) for one in self.come)
+
+
+def fusions_of(diff: KernelDiff) -> tuple[Fusion, ...]:
+    """Find fusions by the operators in the names of kernels, wherever they are launched."""
+    gone, come = diff.of("removed"), diff.of("added")
+    if len(gone) + len(come) > _MOST_KERNELS:
+        return ()
+    taken: set[int] = set()  # changes by identity: kernels that are alike may be one object
+    found = [Fusion((one,), parts) for one in gone if (parts := _parts(one, come, taken))]
+    found += [Fusion(parts, (one,)) for one in come if (parts := _parts(one, gone, taken))]
+    return tuple(found)
+
+
+def _parts(
+    whole: KernelChange, others: Sequence[KernelChange], taken: set[int]
+) -> tuple[KernelChange, ...]:
+    """Find the others that together do what one does, each as often; none if there are none.
+
+    Args:
+        taken: those that are parts already; these are added.
+    """
+    left, parts = _operators(whole), []
+    for change in others if left.total() > 1 and id(whole) not in taken else ():
+        does = _operators(change)
+        if change.times == whole.times and id(change) not in taken and does and does <= left:
+            parts.append(change)
+            left -= does
+    if left or len(parts) < 2:
+        return ()
+    taken.update(map(id, (whole, *parts)))
+    return tuple(parts)
+
+
+def _operators(change: KernelChange) -> Counter[str]:
+    """The operators in a kernel's short name: of ``triton_poi_fused [gelu, mul]`` two."""
+    brackets = _BRACKETS.search(change.side.short_name)
+    return Counter(re.split(r"\s*,\s*", brackets[1])) if brackets else Counter()
 
 
 class MetricDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -337,6 +422,11 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """Whether it is worse in something that is judged."""
         slower = self.paired is not None and self.paired.change == "worse"
         return self.change == "worse" and (slower or bool(self.worse))
+
+    @property
+    def counted(self) -> str:
+        """What is counted: kernels, or operators of the CPU."""
+        return self.kernels.what if self.kernels is not None else "kernels"
 
     @property
     def changes(self) -> tuple[KernelChange, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import TEST_STATES
+from pytest_kernelprof.records.comparison import TEST_STATES, fusions_of
 from pytest_kernelprof.report.kernel_tables import (
     MOST_ROWS,
     NOUNS,
@@ -37,7 +37,6 @@ from pytest_kernelprof.summary.advice import update_command
 from pytest_kernelprof.summary.kernels import (
     Named,
     by_name,
-    fusions_of,
     stretches,
     times_words,
     whole_repeats,

@@ -134,19 +134,17 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
             whys[:1] = [rest] if rest else []
         head, *more = first_of(whys, _MOST_LINES, "and {} more") or [""]
         if tests > 1:
-            together = _together(problem.rows) if len(problems) > 1 else ""
-            if together.partition(": ")[0] in head:  # the title is of all
-                together = ""
+            together = _together(problem.rows) if len(problems) > 1 else ""  # the title is of all
+            together = "" if together.partition(": ")[0] in head else together
             names = ", ".join(first_of([row.name for row in problem.rows], _MOST_LINES, "{} more"))
             head = ": ".join(filter(None, [names, together, head]))
         lines += filter(None, [head, *more])
-        todo, *others = problem.remedy.words or ("",)
-        lines += [*([f"{TO_DO}{todo}"] if todo else []), *others]
-    lines_of_first = [line for one in first.causes[:1] for line in one.lines[:1]]
-    places = (*map(source_place, lines_of_first), first.place, first.test.place)
-    known = tuple(dict.fromkeys(one for one in places if one is not None))
+        told = problem.remedy.words
+        lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
+    of_kernels = map(source_place, first.causes[0].lines[:1] if first.causes else ())
+    places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     warned = not failed and first.told != "to update"
-    return Annotation(failed, warned, tests, known, title, tuple(lines))
+    return Annotation(failed, warned, tests, places, title, tuple(lines))
 
 
 def _cause(one: Cause) -> str:

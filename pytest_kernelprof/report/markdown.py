@@ -86,11 +86,11 @@ def _head(summary: Summary) -> Iterator[str]:
     if summary.suite:
         yield f"{text(summary.suite)}."
     for compared in summary.compared:
-        yield f"Against {code(compared.base)}: {_note(compared.words)}."
+        yield f"Against {code(compared.base)}: {text(compared.words, _LONGEST_NOTE)}."
         notes = [f"not compared: {words}" for words in compared.uncompared[:_MOST_NOTES]]
         notes += compared.notes[:_MOST_NOTES]
         if notes:
-            yield "\n".join(f"- {_note(words)}" for words in notes)
+            yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
 
 
 def _where(one: Where) -> str:
@@ -117,12 +117,7 @@ def _remedy(one: Remedy) -> str:
 
 
 def _with_code(words: str) -> str:
-    pieces = _CODE.split(words)
-    return "".join(code(piece) if at % 2 else _inside(piece) for at, piece in enumerate(pieces))
-
-
-def _note(words: str) -> str:
-    return text(words, _LONGEST_NOTE)
+    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(_CODE.split(words)))
 
 
 _What = Literal["row", "detail", "change"]

@@ -114,7 +114,7 @@ def style_of(terminal: pytest.TerminalReporter) -> Style:
     """Return the style of pytest's terminal; a pipe, which has no width, has 100 columns."""
     writer = terminal._tw
     piped = not getattr(terminal, "isatty", False) and not os.environ.get("COLUMNS")
-    width = text_width(None if piped else writer.fullwidth)
+    width = _PIPED if piped else max(_NARROWEST, min(_WIDEST, writer.fullwidth))
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
     return Style(width, encoding, terminal.verbosity)
 
@@ -122,13 +122,9 @@ def style_of(terminal: pytest.TerminalReporter) -> Style:
 def style_of_output() -> Style:
     """Return the style of standard output; a pipe, which has no width, has 100 columns."""
     piped = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    width = text_width(None if piped else shutil.get_terminal_size((100, 24)).columns)
+    columns = shutil.get_terminal_size((100, 24)).columns
+    width = _PIPED if piped else max(_NARROWEST, min(_WIDEST, columns))
     return Style(width, getattr(sys.stdout, "encoding", None) or "utf-8")
-
-
-def text_width(columns: int | None) -> int:
-    """Return how wide text is on a terminal of so many columns; None is a pipe."""
-    return _PIPED if columns is None else max(_NARROWEST, min(_WIDEST, columns))
 
 
 LABEL = 13

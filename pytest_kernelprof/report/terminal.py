@@ -42,7 +42,6 @@ from pytest_kernelprof.summary.words import (
     first_of,
     pair_words,
     percent_words,
-    shortened,
     signed,
     value_of,
     without_operators,
@@ -111,12 +110,13 @@ def report_lines(
     rest = [one for one in found.rows if not brief and (only is None or one.test.id in only)]
     all_listed = not brief and only is None
     ten = rest and found.left and not summary.counts.marked
+    left_out = summary.left_out if every_row and all_listed else ()
+    groups = groups_of(summary, found.changed, rest, left_out)
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else ""),
-        *_table_lines(summary, found.changed, rest, style),
+        *_table_lines(groups, style, marked=summary.counts.marked),
         *(style.sentence(found.left) if found.left and all_listed else ()),
-        *(_left_out_lines(summary, style) if every_row and all_listed else ()),
         *_compared_lines(summary, style, brief=brief),
         *([(), *below] if below else []),
         *_last_lines(summary, style, warn_only=warn_only, ends=ends),
@@ -178,11 +178,6 @@ def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -
             yield from style.sentence(words, "red" if failed else "")
 
 
-def _left_out_lines(summary: Summary, style: Style) -> Iterator[Line]:
-    for one in summary.left_out:
-        yield from _entry_lines(one, "not judged: ", style)
-
-
 def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[Line]:
     """The tables of compared callables, each under its test; in brief of those to look at."""
     looked = {row.test.id for problem in summary.problems for row in problem.rows}
@@ -234,11 +229,14 @@ class Group(NamedTuple):
         return self._replace(entries=[one for one in self.entries if _kind(one[0]) in kinds])
 
 
-def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> Iterator[Group]:
+def groups_of(
+    summary: Summary, changed: Iterable[Row], rest: Iterable[Row], left_out: Iterable[Entry]
+) -> Iterator[Group]:
     """Yield the problems, one cause once; what changed, by its result; the others.
 
     Args:
         changed: rows that differ from their baseline, worst first. rest: those that do not.
+        left_out: what was not judged and has no row.
     """
     for problem in summary.problems:
         shared = problem.shared and problem.cause is not None
@@ -251,33 +249,24 @@ def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> 
         yield Group("changed", entries, RESULTS[result], most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
+    yield Group("not judged", [(one, one.causes) for one in left_out])
 
 
-def _table_lines(
-    summary: Summary, changed: Sequence[Row], rest: Sequence[Row], style: Style
-) -> list[Line]:
+def _table_lines(groups: Iterable[Group], style: Style, *, marked: bool) -> list[Line]:
     """One table of the rows on a GPU and one of those on the CPU, each where there are some. Tests
     that ended without a profile are in the first."""
     lines: list[Line] = []
-    groups = list(map(_without_comparisons, groups_of(summary, changed, rest)))
-    kinds = {_kind(one) for group in groups for one, _ in group.entries} - {""}
+    told = list(map(_without_comparisons, groups))
+    kinds = {_kind(one) for group in told for one, _ in group.entries} - {""}
     for at, kind in enumerate(sorted(kinds, reverse=True) or [""]):
-        ours = [group.on((kind,) if at else (kind, "")) for group in groups]
-        shown = [one for group in ours for one, _ in group.entries]
-        lines += [(), *_table(ours, style, marked=summary.counts.marked)] if shown else []
+        ours = [group.on((kind,) if at else (kind, "")) for group in told]
+        if any(group.entries for group in ours):
+            lines += [(), *_table(ours, style, marked=marked)]
     return lines
 
 
 def _kind(one: Entry) -> str:
     return one.profile.environment.kind if isinstance(one, Row) else ""
-
-
-def _entry_lines(one: Entry, before: str, style: Style) -> list[Line]:
-    """A test that has no row."""
-    sign, colour = style.sign(one.told)
-    why = "; ".join(cause.text for cause in one.causes)
-    first, *more = style.within(_SIGN).sentence(f"{shortened(one.test.id)}: {before}{why}")
-    return [(Span(sign, colour), Span(" "), *first), *((Span(" " * _SIGN), *one) for one in more)]
 
 
 def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[Line]:
@@ -313,9 +302,12 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
 
 def _without_comparisons(group: Group) -> Group:
     """Without the comparisons of callables, which have tables of their own."""
-    ended = FAILED_OTHERWISE
-    told = (each for each in group.entries if isinstance(each[0], Row) or each[0].told in ended)
-    return group._replace(entries=list(told))
+    told = [
+        (one, why)
+        for one, why in group.entries
+        if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
+    ]
+    return group._replace(entries=told)
 
 
 def _padded(entries: Sequence[Entry], *, verbose: bool) -> Iterator[Column]:
@@ -451,8 +443,10 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     broken = row.broken.get(metric) if row.told in _OVER else None
     delta, was = _delta(row, metric), ""
     is_compared = broken is None or broken.by in _OTHER_RUNS
-    if metric == "cuda_time" and is_compared and (timed := _timed_in_turn(row)):
-        return ARROW.join(map(unit.words, timed))
+    compared = _differing(row)
+    paired = compared.paired if compared else None
+    if metric == "cuda_time" and is_compared and paired and paired.baseline_us:  # timed in turn
+        return ARROW.join(map(unit.words, (paired.baseline_us, paired.current_us)))
     value = broken.measured if broken else value_of(row.shown, metric)
     if delta is not None and differs(delta):
         was = " ".join("-" if one is None else unit.words(one) for one in delta.baselines)
@@ -472,24 +466,20 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     return f"{told} > {allowed} ({beside})" if beside else f"{told} > {allowed}"
 
 
-def _timed_in_turn(row: Row) -> tuple[float, float] | None:
-    """The GPU's times of both sides, where they were taken in turn and may differ."""
-    one = row.comparison
-    paired = one.paired if one is not None and result_of(one) != "same" else None
-    if paired is None or not paired.baseline_us:
-        return None
-    return paired.baseline_us, paired.current_us
-
-
 def _share_cell(row: Row) -> str:
-    one = row.comparison
-    share = share_of(one) if one is not None and result_of(one) != "same" else None
+    one = _differing(row)
+    share = share_of(one) if one else None
     return "" if share is None else percent_words(share)
 
 
 def _range_cell(row: Row) -> str:
+    one = _differing(row)
+    return range_words(one) if one else ""
+
+
+def _differing(row: Row) -> ProfileComparison | None:
     one = row.comparison
-    return "" if one is None or result_of(one) == "same" else range_words(one)
+    return None if one is None or result_of(one) == "same" else one
 
 
 def _bound(row: Row) -> str:

@@ -84,9 +84,9 @@ def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
 
 
 def _where(problem: Problem) -> Where:
-    worst, tests = problem.rows[0], count_words(problem.tests, "test")
-    name = worst.name if problem.tests == 1 else tests
-    return Where(_lines_of(worst), _what_of(worst, problem.cause), name)
+    worst = problem.rows[0]
+    named = worst.name if problem.tests == 1 else count_words(problem.tests, "test")
+    return Where(_lines_of(worst), _what_of(worst, problem.cause), named)
 
 
 def _more(left: int, where: str = "") -> list[Where]:
@@ -128,8 +128,8 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
     limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts))
-    tests = [each.test.id for one in entries for each in one.each]
-    command = printable(plan.command.replace(_TESTS, _arguments(tests)))
+    tests = _arguments(each.test.id for one in entries for each in one.each)
+    command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
     return Remedy(what, command, intended)
 
@@ -283,8 +283,7 @@ def cure_words(verdicts: Iterable[Verdict], causes: Sequence[Cause] = (), limits
     what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
     if _is_new(causes) or _of_one_rank(causes):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
-    raised = list(_raised(over))
-    if not raised:
+    if not (raised := list(_raised(over))):
         return what if over else ""
     return f"{what}, or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"
 

@@ -1,9 +1,8 @@
 """The kernels of a profile: how many of a kind, which take the most, what repeats, which are new
-since a baseline, which fail a limit on names, and which do the work of others."""
+since a baseline."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +15,7 @@ from pytest_kernelprof.summary.words import chain_words, natural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import KernelChange, KernelDiff
+    from pytest_kernelprof.records.comparison import KernelChange
     from pytest_kernelprof.records.profile import Kernel, Profile
     from pytest_kernelprof.summary.records import Row
 
@@ -203,88 +202,9 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     one = next((one for one in found if one.changes and one.rank in (None, profile.rank)), None)
     if one is None or one.kernels is None:
         return None
-    positions = positions_in(one.kernels)
+    positions = one.kernels.new_positions
     gone = tuple(change for change in one.changes if change.baseline is not None)
     places = (*(positions or ()), *(change.at - 1 for change in gone))
     if positions is None or max(places, default=0) > len(profile.kernels):
         return None  # perhaps only some of the kernels are kept
     return NewKernels(BASELINE_WORDS[one.source], positions, gone)
-
-
-def positions_in(diff: KernelDiff) -> frozenset[int] | None:
-    """The kernels that the current side alone has, by their positions from 0; None where it cannot
-    be told of each which one it is."""
-    come = [one for one in diff.added_or_removed if one.current is not None]
-    if diff.left_out or any(one.lines or len(one.positions) != one.times for one in come):
-        return None
-    return frozenset(at - 1 for one in come for at in one.positions)
-
-
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_MOST_KERNELS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Fusion:
-    """One kernel that does the work of several of the baseline, or the other way round.
-
-    Attributes:
-        gone, come: the changes, one of the sides with a single one.
-    """
-
-    gone: tuple[KernelChange, ...]
-    come: tuple[KernelChange, ...]
-
-    @property
-    def words(self) -> str:
-        """For example ``triton_poi_fused [gelu, mul] is now gelu + mul``: several kernels with one
-        operator each are named by the operators."""
-        return " is now ".join(
-            one[0].side.short_name
-            if len(one) == 1
-            else " + ".join(", ".join(sorted(_operators(part).elements())) for part in one)
-            for one in (self.gone, self.come)
-        )
-
-    @property
-    def us(self) -> tuple[float, float]:
-        """The times of both sides in microseconds, without repeats."""
-        gone = sum(one.us(one.baseline) for one in self.gone)
-        return gone, sum(one.us(one.current) for one in self.come)
-
-
-def fusions_of(diff: KernelDiff) -> tuple[Fusion, ...]:
-    """Find fusions by the operators in the names of kernels, wherever they are launched."""
-    gone, come = diff.of("removed"), diff.of("added")
-    if len(gone) + len(come) > _MOST_KERNELS:
-        return ()
-    taken: set[int] = set()  # changes by identity: kernels that are alike may be one object
-    found = [Fusion((one,), parts) for one in gone if (parts := _parts(one, come, taken))]
-    found += [Fusion(parts, (one,)) for one in come if (parts := _parts(one, gone, taken))]
-    return tuple(found)
-
-
-def _parts(
-    whole: KernelChange, others: Sequence[KernelChange], taken: set[int]
-) -> tuple[KernelChange, ...]:
-    """Find the others that together do what one does, each as often; none if there are none.
-
-    Args:
-        taken: those that are parts already; these are added.
-    """
-    left, parts = _operators(whole), []
-    for change in others if left.total() > 1 and id(whole) not in taken else ():
-        does = _operators(change)
-        if change.times == whole.times and id(change) not in taken and does and does <= left:
-            parts.append(change)
-            left -= does
-    if left or len(parts) < 2:
-        return ()
-    taken.update(map(id, (whole, *parts)))
-    return tuple(parts)
-
-
-def _operators(change: KernelChange) -> Counter[str]:
-    """The operators in a kernel's short name: of ``triton_poi_fused [gelu, mul]`` two."""
-    brackets = _BRACKETS.search(change.side.short_name)
-    return Counter(re.split(r"\s*,\s*", brackets[1])) if brackets else Counter()

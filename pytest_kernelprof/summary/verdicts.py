@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.comparison import BASELINE_WORDS
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
-from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
+from pytest_kernelprof.summary.kernels import times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (
     NOUNS,
@@ -82,6 +82,9 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
         words = verdict.why
     elif verdict.comparison is not None:
         words = delta_words(verdict.comparison)
+        paired = verdict.comparison.paired
+        if paired is not None and paired.change == "undecided" and paired.pairs:
+            return words  # which say how it was compared, and why nothing follows
     else:
         words = _values(verdict) if verdict.metric else _names(verdict)
     return f"{title(verdict)}: {words}{rank_words(verdict)}{_doubt_after(verdict, doubt)}"
@@ -89,9 +92,6 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
 
 def _doubt_after(verdict: Verdict, doubt: str) -> str:
     """Why a time is undecided, or exceeded although other work was on the GPU; else empty."""
-    paired = verdict.comparison.paired if verdict.comparison is not None else None
-    if paired is not None and paired.change == "undecided":
-        return ""  # the words of its pairs say it
     if verdict.outcome == "undecided":
         disturbed = doubt if verdict.reason == "disturbed" else ""
         return f": undecided, {disturbed or _REASONS.get(verdict.reason, 'reason unknown')}"
@@ -192,11 +192,11 @@ def delta_words(found: ProfileComparison) -> str:
         number = found.kernels.current_kernels if found.kernels is not None else 0
         usual = "kernels, operators or order differ"
         if found.change == "same":
-            usual = f"{count_words(number, _counted(found)[:-1])}, as in the file"
+            usual = f"{count_words(number, found.counted[:-1])}, as in the file"
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
-        return ", ".join(count_change(one, _counted(found)) for one in deltas) or usual
+        return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = [_more_words(one, _counted(found)) for one in worse_deltas(found) or judged]
+    words = [_more_words(one, found.counted) for one in worse_deltas(found) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
@@ -209,11 +209,6 @@ def worse_deltas(found: ProfileComparison) -> list[MetricDelta]:
     values = {one.name: (one.baseline, one.current) for one in found.worse}
     same = values.get("launches") == values.get("kernels")
     return [one for one in found.worse if one.name != "launches" or not same]
-
-
-def _counted(found: ProfileComparison) -> str:
-    """What is counted: kernels, or operators of the CPU."""
-    return found.kernels.what if found.kernels is not None else "kernels"
 
 
 def count_change(one: MetricDelta, counted: str = "kernels") -> str:
@@ -412,7 +407,7 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
-                worse, counted = worse_deltas(one.comparison), _counted(one.comparison)
+                worse, counted = worse_deltas(one.comparison), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
@@ -442,14 +437,8 @@ def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     if told == "undecided":
         doubt = doubt_words(profile.conditions)
         undecided = (one for one in profile.verdicts if one.outcome == "undecided")
-        return tuple(Cause(_undecided_words(one, doubt)) for one in undecided)
+        return tuple(Cause(verdict_line(one, doubt)) for one in undecided)
     return _over(profile) if told == "failed" else ()
-
-
-def _undecided_words(one: Verdict, doubt: str) -> str:
-    found = one.comparison
-    is_timed = found is not None and found.source == "revision" and found.paired is not None
-    return delta_words(found) if found is not None and is_timed else verdict_line(one, doubt)
 
 
 def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:

@@ -38,7 +38,8 @@ def test_lines_are_annotated_and_the_summary_is_written(
     (command,) = [line for line in result.outlines if line.startswith("::")]
     project = re.escape(pytester.path.name)
     assert re.fullmatch(
-        rf"::error file={project}/test_it\.py,line=\d+,title=test_broken%3A max_kernels%3A 3 > 1::.*",
+        rf"::error file={project}/test_it\.py,line=\d+,"
+        r"title=test_broken%3A max_kernels%3A 3 > 1::.*",
         command,
     )
     assert result.outlines[-1] == command  # after all that pytest prints

@@ -158,8 +158,8 @@ def _groups(summary: Summary) -> Iterator[Group]:
         for problem in summary.problems
     )
     changed = [each for row in found.changed for each in row.each]
-    yield from groups_of(replace(summary, problems=problems), changed, found.rows)
-    yield Group("not judged", [(one, one.causes) for one in summary.left_out])
+    summary = replace(summary, problems=problems)
+    yield from groups_of(summary, changed, found.rows, summary.left_out)
 
 
 class _Table:

@@ -7,8 +7,7 @@ from corpus import record
 from records import kernel, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.records.comparison import KernelDiff
-from pytest_kernelprof.summary.kernels import fusions_of
+from pytest_kernelprof.records.comparison import KernelDiff, fusions_of
 from pytest_kernelprof.summary.verdicts import causes_of_diff
 
 

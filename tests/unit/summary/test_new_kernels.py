@@ -13,7 +13,6 @@ from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.summary.kernels import (
     NewKernels,
     new_kernels,
-    positions_in,
 )
 
 
@@ -66,10 +65,9 @@ def test_where_it_cannot_be_told_which_of_a_kind_is_new_nothing_is() -> None:
 
 def test_of_more_changes_than_a_diff_names_none_is_told() -> None:
     many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 1)]
-    assert positions_in(diff_profiles(profile([]), profile(many[1:]))) == frozenset(
-        range(MOST_CHANGES)
-    )
-    assert positions_in(diff_profiles(profile([]), profile(many))) is None
+    named = diff_profiles(profile([]), profile(many[1:]))
+    assert named.new_positions == frozenset(range(MOST_CHANGES))
+    assert diff_profiles(profile([]), profile(many)).new_positions is None
 
 
 def test_what_another_one_replaces_is_gone_before_it() -> None:
