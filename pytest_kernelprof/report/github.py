@@ -157,12 +157,8 @@ def _together(rows: Sequence[Entry]) -> str:
     found = [one for row in rows for one in row.found]
     alike = [one for one, number in Counter(found).items() if number == len(rows)]
     names = dict.fromkeys(one.partition(": ")[0] for one in found if one not in alike)
-    return ", ".join([*alike, *map(_worse_words, names)])
-
-
-def _worse_words(name: str) -> str:
-    """``max_kernels exceeded``, ``worse than main``."""
-    return name if name.startswith(WORSE) else f"{name} exceeded"
+    more = (one if one.startswith(WORSE) else f"{one} exceeded" for one in names)
+    return ", ".join([*alike, *more])
 
 
 def notice_of(run: Run) -> str:

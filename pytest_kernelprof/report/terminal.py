@@ -105,12 +105,11 @@ def report_lines(
         ends: how what fails is said: ``exit status 1``.
     """
     brief = brief or style.verbosity < 0
-    every_row = style.verbosity > 0
-    found = listed(summary, unfolded=every_row)
+    found = listed(summary, unfolded=style.verbosity > 0)
     rest = [one for one in found.rows if not brief and (only is None or one.test.id in only)]
     all_listed = not brief and only is None
     ten = rest and found.left and not summary.counts.marked
-    left_out = summary.left_out if every_row and all_listed else ()
+    left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
     groups = groups_of(summary, found.changed, rest, left_out)
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
@@ -249,7 +248,12 @@ def groups_of(
         yield Group("changed", entries, RESULTS[result], most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
-    yield Group("not judged", [(one, one.causes) for one in left_out])
+    for why, unjudged in groupby(sorted(left_out, key=_reason), _reason):
+        yield Group("not judged", [(one, ()) for one in unjudged], f"not judged: {why}")
+
+
+def _reason(one: Entry) -> str:
+    return one.causes[0].text
 
 
 def _table_lines(groups: Iterable[Group], style: Style, *, marked: bool) -> list[Line]:
@@ -323,12 +327,10 @@ def _sign_and_cells(
     row: Entry, cells: Sequence[str], style: Style, *, marked: bool
 ) -> Iterator[Span]:
     sign, colour = style.sign(row.told if marked or row.told in NEEDS_A_LOOK else None)
-    yield Span(sign, colour)
-    yield Span(" ")
+    yield from (Span(sign, colour), Span(" "))
     for cell in cells:
         bad = " > " in cell or (row.told == "failed" and (ARROW in cell or cell.endswith(" %")))
-        yield Span(cell, "red" if bad else "")
-        yield Span("  ")
+        yield from (Span(cell, "red" if bad else ""), Span("  "))
 
 
 def _below_lines(

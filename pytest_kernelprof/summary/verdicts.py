@@ -399,9 +399,9 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
     for one in verdicts:
         if one.outcome in ("failed", "incomplete", "undecided"):
             words, what = str(one.outcome), title(one)
-            source = one.comparison.source if one.comparison is not None else None
-            if source in ("revision", "run"):
-                base = revision if source == "revision" and revision else BASELINE_WORDS[source]
+            if one.comparison is not None and not one.of_snapshot:
+                is_revision = one.comparison.source == "revision"
+                base = (is_revision and revision) or BASELINE_WORDS[one.comparison.source]
                 what = f"{WORSE if one.outcome == 'failed' else 'against '}{base}"
             values = values_words(one) or _slower(one.comparison)
             if one.outcome == "undecided":

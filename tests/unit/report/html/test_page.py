@@ -102,7 +102,7 @@ def test_tests_without_a_profile_are_rows() -> None:
     left = Test("t.py::test_left", outcome="skipped", not_judged="no CUDA device")
     words = text_of(html_of(run_of(crash, left)))
     assert "RuntimeError: out of memory" in words
-    assert re.search(r"test_left t\.py\s*no CUDA device", words)
+    assert re.search(r"not judged: no CUDA device\s*–\s*test_left t\.py", words)
 
 
 def test_a_run_on_both_devices_has_a_table_for_each() -> None:
