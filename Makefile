@@ -1,6 +1,7 @@
 # make demo    the example project, with the report table
 # make matrix  the suite with each version that is claimed, one environment after another (hours)
 # make test    what CI runs: linters, types, the whole suite, the example project
+# make docs     the site of the docs, in build/site, with its search; needs no network
 # make coverage  the suite once more, with the lines that no test runs (half as slow again)
 #
 # The first call makes .venv and installs the pinned versions of constraints.txt; later calls are
@@ -25,10 +26,14 @@ INSTALLED := $(VENV)/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite coverage example lint style types bench matrix clean
+.PHONY: help demo docs test suite coverage example lint style types bench matrix clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build $(ARGS)
+	@echo "to see it: $(PY) -m http.server -d build/site 8000, then http://localhost:8000"
 
 demo: $(INSTALLED)
 	$(PY) -m pytest example_project --kernelprof-report $(ARGS)

@@ -1,0 +1,71 @@
+"""The site of the docs: it builds without a warning, has a search and the public API."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytest_kernelprof
+
+ROOT = Path(__file__).parents[2]
+
+
+def build(folder: Path, site: Path, url: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)],
+        cwd=folder,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = build(ROOT, folder, "https://example.invalid/kernelprof")
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return folder
+
+
+def test_each_page_is_there(site: Path) -> None:
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    assert pages | {"api", "404"} == {page.stem for page in site.glob("*.html")}
+
+
+def test_the_api_has_each_public_name(site: Path) -> None:
+    page = (site / "api.html").read_text()
+    homes = {getattr(pytest_kernelprof, name).__module__ for name in pytest_kernelprof.__all__}
+    for name in pytest_kernelprof.__all__:
+        assert any(f'id="{home}.{name}"' in page for home in homes), name
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.glob("*.html"):
+        for tag in ("<script src=", '<link rel="stylesheet" href='):
+            loaded = page.read_text().split(tag)[1:]
+            assert not [one[:80] for one in loaded if one.lstrip('"').startswith(("http", "//"))]
+
+
+def test_links_to_other_files_lead_to_the_repository(site: Path) -> None:
+    page = (site / "trust.html").read_text()
+    assert 'href="https://example.invalid/kernelprof/blob/main/benchmarks/' in page
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    for name in ("docs", "pytest_kernelprof"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    with (tmp_path / "docs" / "index.md").open("a") as page:
+        page.write("\n[gone](gone.md) and [nowhere](../nowhere.md)\n")
+    built = build(tmp_path, tmp_path / "site")
+    assert built.returncode != 0
+    assert "gone.md" in built.stderr
+    assert "nowhere.md" in built.stderr
