@@ -262,7 +262,7 @@ class Settings:
     against_exact = _flag("compare only counts with a revision, no times (default: false)")
     margin = Option[float | None](
         _MARGIN,
-        "allow tests to be this much slower than the revision (default: 5 per cent)",
+        "allow tests to be this much slower than the revision (default: 5 %%)",
         "compare",
         example='"8%"',
     )

@@ -161,6 +161,12 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     alone = lines and not new and judged.kernels  # beside times that were taken in turn
     lines += ["kernels of one call, measured by itself:"] if alone else []
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
+    if over & {"max_memcpys", "max_memcpy_bytes"}:
+        lines += [*copy_table(judged).lines(style), ""]
+    if {"syncs", "would_wait"} & broken_cells(profile).keys():
+        lines += [*wait_table(judged).lines(style), ""]
+    if "max_launch_overhead" in over:
+        lines += [*overhead_lines(judged), ""]
     if judged.kernels:
         guilty = guilty_kernels(profile, judged)
         lines += ["> breaks a limit"] if guilty else []
@@ -169,12 +175,6 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     else:
         kept = judged.kernels_kept
         lines.append("no kernels were launched" if kept else "the kernels were not kept")
-    if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += ["", *copy_table(judged).lines(style)]
-    if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += ["", *wait_table(judged).lines(style)]
-    if "max_launch_overhead" in over:
-        lines += ["", *overhead_lines(judged)]
     return lines
 
 

@@ -112,7 +112,7 @@ def annotations_of(run: Run) -> list[Annotation]:
     at_place: dict[tuple[Place | None, bool], list[Problem]] = {}
     for problem in summary_of(run).problems:
         failed = any(one.failed for one in problem.rows)
-        at_place.setdefault((problem.place, failed), []).append(problem)
+        at_place.setdefault((problem.rows[0].place, failed), []).append(problem)
     found = [_annotation(several, failed) for (_, failed), several in at_place.items()]
     return sorted(found, key=lambda one: not one.failed)
 

@@ -20,6 +20,7 @@ from pytest_kernelprof.summary.words import (
     cause_lines,
     count_words,
     first_of,
+    in_code,
     percent_words,
     signed,
     without_operators,
@@ -98,10 +99,6 @@ def _where(one: Where) -> str:
     return " ".join(filter(None, [code(one.lines), text(one.what, _LONGEST_NOTE), test]))
 
 
-_CODE = re.compile(r"(--kernelprof-[\w-]+|\b(?:max|min|expect|forbid)_\w+\([^()]*\))")
-"""Limits and options in a sentence."""
-
-
 def _inside(words: str) -> str:
     """A part of a sentence, with the spaces at its ends."""
     told = text(words)
@@ -117,7 +114,7 @@ def _remedy(one: Remedy) -> str:
 
 
 def _with_code(words: str) -> str:
-    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(_CODE.split(words)))
+    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(in_code(words)))
 
 
 _What = Literal["row", "detail", "change"]

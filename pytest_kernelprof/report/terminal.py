@@ -127,7 +127,8 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        where, *others = (_where_words(where, style) for where in one.where)
+        words = (_where_words(where, one.remedy.command, style) for where in one.where)
+        where, *others = words
         lines += labelled("where", [where], style)
         lines += _remedy_lines(one.remedy, style)
         lines += labelled("also", others, style)
@@ -135,11 +136,13 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     return [*lines, *labelled("unfinished", missing, style)]
 
 
-def _where_words(one: Where, style: Style) -> str:
-    """With as much of what is wrong as one line has room for, since the table says all of it."""
+def _where_words(one: Where, command: str, style: Style) -> str:
+    """With as much of what is wrong as one line has room for, since the table says all of it; else
+    without the test, if the command names it."""
     parts = _BETWEEN_PARTS.split(one.what.partition(". ")[0])
     shorter = (", ".join(parts[:most]) for most in range(len(parts), 0, -1))
-    told = (one._replace(what=what).words for what in (one.what, *shorter))
+    told = [one.words, *(one._replace(what=what).words for what in shorter)]
+    told += [one._replace(test="").words] if one.test in command else []
     return next((each for each in told if width_of(each) <= style.within(LABEL).width), one.words)
 
 

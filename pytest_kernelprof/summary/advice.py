@@ -115,8 +115,11 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
         if worst.told == "incomplete":
             return words.partition("; ")[0]
         if is_one and (cause.sign or says_all):
-            told = [*(one for one in worst.causes if cause.sign == "-" and one.sign == "+"), cause]
-            return ", ".join(f"{_SIGNED[one.sign]}{brief_words(one)}" for one in told[-2:])
+            came = [one for one in worst.causes if cause.sign == "-" and one.sign == "+"]
+            if came:  # ``elementwise [gelu] -> [silu]``
+                stem = words.partition(" [")[0]
+                return f"{words} -> {brief_words(came[0]).removeprefix(f'{stem} ')}"
+            return f"{_SIGNED[cause.sign]}{words}"
         if is_one and worst.told == "failed" and len(worst.found) == 1:
             return f"{found}, {words.rpartition(': ')[2]}"
     return found
@@ -254,8 +257,8 @@ _CURES = {
     "kernels": "launch fewer kernels",
     "launches": "launch fewer kernels",
     "cuda": "make the slowest kernel faster",
-    "latency": "launch less often (CUDA graph, torch.compile)",
-    "launch": "launch less often (CUDA graph, torch.compile)",
+    "latency": "spend less time on the host (CUDA graph, torch.compile)",
+    "launch": "spend less time on the host (CUDA graph, torch.compile)",
     "syncs": "keep values on the GPU",
     "would": "keep values on the GPU",
     "memcpys": "copy less often",

@@ -264,16 +264,6 @@ class Problem:
     remedy: Remedy
 
     @property
-    def told(self) -> Told | None:
-        """The mark of the worst."""
-        return self.rows[0].told
-
-    @property
-    def place(self) -> Place | None:
-        """The line to look at."""
-        return self.rows[0].place
-
-    @property
     def shared(self) -> bool:
         """Whether several rows have its cause, so that it is told once for all of them."""
         return self.tests > 1 and len(self.rows) > 1

@@ -305,7 +305,7 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
         Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in found.values()
     ]
-    return tuple(sorted(problems, key=lambda one: (severity(one.told), -one.tests)))
+    return tuple(sorted(problems, key=lambda one: (severity(one.rows[0].told), -one.tests)))
 
 
 def _common_cause(entries: Sequence[Entry]) -> Cause | None:

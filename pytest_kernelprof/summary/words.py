@@ -111,6 +111,10 @@ def without_operators(text: str) -> str:
 _OPERATORS = re.compile(r", from [^;]*")
 
 
+in_code = re.compile(r"(--kernelprof-[\w-]+|\b(?:max|min|expect|forbid)_\w+\([^()]*\))").split
+"""The parts of a sentence: every second one is a limit or an option."""
+
+
 def lines_words(lines: Sequence[str]) -> str:
     """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
     return f" (one of lines {', '.join(lines)})" if lines else ""

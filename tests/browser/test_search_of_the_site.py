@@ -22,7 +22,8 @@ def test_a_marker_is_found(served: tuple[Path, str], opened: Callable[..., Any])
         check=True,
     )
     seen = opened(f"{address}/index.html")
-    seen.page.locator(".md-search__input").fill("max_kernels")
+    seen.page.locator(".md-search__input").click()
+    seen.page.keyboard.type("max_kernels", delay=20)
     first = seen.page.locator(".md-search-result__item a").first
     first.wait_for()
     assert ".html" in first.get_attribute("href")

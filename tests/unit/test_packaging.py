@@ -84,7 +84,7 @@ def test_extras_bring_what_a_part_needs_and_test_brings_them_all(metadata: Any) 
     assert list(needed(extras["benchmark"])) == ["pytest-benchmark"]
     assert list(needed(extras["example"])) == ["triton"]
     own = needed(extras["test"])["pytest-kernelprof"]
-    assert own.extras == {"benchmark", "example"}
+    assert own.extras == {"benchmark", "docs", "example"}
 
 
 def test_a_missing_pytest_benchmark_is_an_error_that_names_the_extra(

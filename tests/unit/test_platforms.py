@@ -22,10 +22,13 @@ MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(pytest_kernelprof.__path__, "pytest_kernelprof.")
 )
-# Loaded before the system is played: torch and the standard library are made for this one.
+# Loaded before the system is played: torch, the standard library, and what plugins of others load
+# are made for this one.
 BEFORE = """
-import json, os, sys
+import contextlib, json, os, sys
 import numpy, msgspec, pytest, torch, torch.profiler
+with contextlib.suppress(ImportError):
+    import platformdirs
 from torch.profiler import ProfilerActivity
 with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as warm:
     torch.add(torch.ones(1), 1)

@@ -47,6 +47,7 @@ from pytest_kernelprof.summary.words import (
     cause_lines,
     count_words,
     doubt_words,
+    in_code,
     parts_of,
     shown_rank,
 )
@@ -122,7 +123,7 @@ def _templates() -> jinja2.Environment:
     functions = (cause_lines, comparison_line, comparison_notes, comparison_table, cut)
     for one in (*functions, doubt_words, format_time, parts_of, verdict_line):
         found.globals[one.__name__] = one
-    found.globals["MARKS"] = MARKS
+    found.globals |= {"MARKS": MARKS, "in_code": in_code}
     return found
 
 
