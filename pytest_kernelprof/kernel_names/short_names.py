@@ -91,6 +91,8 @@ _NAMES_OF_TYPES = {
     },
 }
 _TYPES = {one: short for short, names in _NAMES_OF_TYPES.items() for one in names.split()}
+_ANY = {("array", "char"), ("Array", "char")}
+"""``std::array<char*, 2>``: how PyTorch passes pointers to data of any type."""
 _MANGLED_TYPE = re.compile(r"DF16b|DF16_|8BFloat16|4Half")
 _MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half": "fp16"}
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
@@ -195,8 +197,11 @@ def _add_difference(told: dict[str, str], evidence: Mapping[str, Sequence[str]])
 def _types_of(parts: Parts) -> list[str]:
     if parts.mangled:
         return [_MANGLED_TYPES[found] for found in _MANGLED_TYPE.findall(parts.template)]
-    nvjet = nvjet_type(parts.text)
-    return [nvjet] if nvjet else [_TYPES[p[-1]] for p in parts.inner if p[-1] in _TYPES]
+    if nvjet := nvjet_type(parts.text):
+        return [nvjet]
+    names = [path[-1] for path in parts.inner]
+    pairs = itertools.pairwise(("", *names))
+    return [_TYPES[name] for before, name in pairs if name in _TYPES and (before, name) not in _ANY]
 
 
 def _numbers_of(parts: Parts) -> list[str]:

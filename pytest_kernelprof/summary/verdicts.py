@@ -522,9 +522,8 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     )
 
 
-_HASH = re.compile(r"(?: char)? [0-9a-f]{4}$")
-"""What tells the kernels of one short name apart in files of snapshots; ``char*`` is no type of
-data but how PyTorch passes pointers."""
+_HASH = re.compile(r" [0-9a-f]{4}$")
+"""What tells the kernels of one short name apart in files of snapshots."""
 
 
 def _change_cause(change: KernelChange) -> Cause:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -64,6 +65,19 @@ def test_no_two_recorded_names_are_one() -> None:
     found = tell_apart(names)
     assert set(found) == names
     assert len(set(found.values())) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("functor", "short"),
+    [
+        ("GeluCUDAKernelImpl", "vectorized_elementwise [gelu]"),
+        ("FillFunctor<signed char>", "vectorized_elementwise [fill] char"),  # int8
+    ],
+)
+def test_a_pointer_to_data_of_any_type_is_no_type(functor: str, short: str) -> None:
+    inside = f"4, at::native::{functor}, std::array<char*, 1ul> "
+    name = f"void at::native::vectorized_elementwise_kernel<{inside}>(int)"
+    assert re.fullmatch(rf"{re.escape(short)} [0-9a-f]{{4}}", kept_name(name))
 
 
 def test_what_is_kept_does_not_depend_on_others() -> None:
