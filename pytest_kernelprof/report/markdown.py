@@ -13,7 +13,7 @@ from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import INTENDED, MARKS, Row
+from pytest_kernelprof.summary.records import MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
@@ -109,8 +109,7 @@ def _remedy(one: Remedy) -> str:
     """What to do, with the command below; then what else may be done."""
     command = code(one.command, _LONGEST_NOTE)
     what = _with_code(one.what) + (":" if command else "")
-    intended = _with_code(f"{INTENDED} {one.intended}") if one.intended else ""
-    return "<br>".join(filter(None, (what, command, intended)))
+    return "<br>".join(filter(None, (what, command, _with_code(one.intended))))
 
 
 def _with_code(words: str) -> str:

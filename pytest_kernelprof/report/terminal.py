@@ -142,7 +142,7 @@ def _where_words(one: Where, command: str, style: Style) -> str:
     parts = _BETWEEN_PARTS.split(one.what.partition(". ")[0])
     shorter = (", ".join(parts[:most]) for most in range(len(parts), 0, -1))
     told = [one.words, *(one._replace(what=what).words for what in shorter)]
-    told += [one._replace(test="").words] if one.test in command else []
+    told += [one._replace(test="").words] if f"::{one.test} " in f"{command} " else []
     return next((each for each in told if width_of(each) <= style.within(LABEL).width), one.words)
 
 

@@ -198,7 +198,7 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     again = f"compare with {name} again"
     if worst.told != "undecided":
         raised = f"allow {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
-        intended = f"{raised}run once with --kernelprof-warn-only"
+        intended = f"if it is intended, {raised}run once with --kernelprof-warn-only"
         return Remedy(f"{fix}, then {again}", command, intended)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0

@@ -210,7 +210,7 @@ class Remedy(NamedTuple):
 
     Attributes:
         what: what to do first. command: what checks it, or does it.
-        intended: what to do instead, if what the tests found is intended.
+        intended: what to do if what the tests found is intended, as a sentence.
     """
 
     what: str
@@ -222,10 +222,7 @@ class Remedy(NamedTuple):
         """``take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``, then what else
         may be done."""
         first = ": ".join(filter(None, self[:2]))
-        return tuple(filter(None, (first, self.intended and f"{INTENDED} {self.intended}")))
-
-
-INTENDED = "if it is intended,"
+        return tuple(filter(None, (first, self.intended)))
 
 
 class Where(NamedTuple):

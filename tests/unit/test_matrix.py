@@ -115,13 +115,17 @@ def test_what_a_cell_gives_takes_the_place_of_what_it_gave_before(
     assert matrix.kept_so_far() == [replace(RAN, failed=0), replace(RAN, cell="pytest-8.4")]
 
 
-@pytest.fixture(scope="module")
-def workflow() -> Any:
+def read_workflow(name: str) -> Any:
     yaml = pytest.importorskip("ruamel.yaml")
-    path = ROOT / ".github" / "workflows" / "tests.yml"
+    path = ROOT / ".github" / "workflows" / name
     if not path.exists():
         pytest.skip("a source distribution has no workflow")
     return yaml.YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def workflow() -> Any:
+    return read_workflow("tests.yml")
 
 
 def test_ci_runs_the_same_cells(workflow: Any) -> None:
@@ -135,7 +139,9 @@ def test_ci_runs_the_same_cells(workflow: Any) -> None:
     assert matrix.NIGHTLY.name in workflow["jobs"]["nightly"]["steps"][-1]["run"]
 
 
-def test_the_workflow_is_as_github_says(workflow: Any) -> None:
+@pytest.mark.parametrize("name", ["tests.yml", "docs.yml"])
+def test_a_workflow_is_as_github_says(name: str) -> None:
+    workflow = read_workflow(name)
     found = find_spec("check_jsonschema")
     if found is None or found.origin is None:
         pytest.skip("needs check-jsonschema, which has the schemas")
