@@ -664,6 +664,15 @@ def test_where_columns_have_no_room_their_cells_stand_below_the_name(
     assert cell.evaluate(title) != "none"
 
 
+def test_on_a_phone_the_hottest_kernels_keep_their_share(opened: Opened, made: Path) -> None:
+    for settings, shown in (
+        ({}, ["kernel", "calls", "tests", "GPU time", "share"]),
+        (PHONE, ["kernel", "GPU time", "share"]),
+    ):
+        heads = opened(made.as_uri(), **settings).page.locator(".hot th:visible")
+        assert heads.all_inner_texts() == shown
+
+
 def test_a_command_breaks_at_its_spaces_alone(opened: Opened, crashed: Path) -> None:
     page = opened(crashed.as_uri(), **PHONE).page
     words = page.locator(".command span")

@@ -36,7 +36,7 @@ from pytest_kernelprof.records.comparison import (
 )
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.records.profile import Copy, Mismatch, Profile, Verdict
+from pytest_kernelprof.records.profile import Copy, Mismatch, Place, Profile, Verdict
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
@@ -215,6 +215,17 @@ def test_a_long_command_is_whole() -> None:
     task = markdown_of(Run(tuple(tests))).split("\n")[4]
     assert "| fix the error, then run again:<br>`pytest a/test_a.py::test_aaa" in task
     assert task.endswith("ccc` |")
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_what_the_head_has_no_room_to_advise_stands_with_the_details(number: int) -> None:
+    tests = [
+        Test(f"t.py::test_{i}", (mlp(verdicts=(over(i, 4),), place=Place(f"m{i}.py", i)),))
+        for i in range(10, 10 + number)
+    ]
+    page = page_of(*tests)
+    advised = [words for words in page.texts("p") if "or raise the limit: max_kernels(" in words]
+    assert len(advised) == (0 if number <= 6 else number)
 
 
 def test_details_have_the_copies_that_a_limit_fails_by() -> None:

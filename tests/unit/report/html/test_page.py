@@ -72,6 +72,10 @@ def test_it_says_what_happened_first() -> None:
         at = words.index(told, at)
 
 
+def test_limits_and_options_in_what_to_do_are_code() -> None:
+    assert "or raise the limit: <code>max_kernels(5)</code>" in html_of(ONE)
+
+
 def test_its_head_has_project_commit_device_and_date() -> None:
     found = text_of(html_of(replace(ONE, project="fused-mlp", commit="9c41e7a" + 33 * "0")))
     for told in ("fused-mlp at 9c41e7a", "NVIDIA H200, torch 2.11.0", "2026-11-22 08:50:00 UTC"):
