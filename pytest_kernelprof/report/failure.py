@@ -153,29 +153,37 @@ def code_lines(place: Place) -> list[str]:
 
 def what_ran(profile: Profile, style: Style) -> list[str]:
     """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
-    limit fails by. They are of the rank that the first failed verdict is about."""
-    failed = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
-    judged = shown_rank(profile)
-    over, new = {verdict.limit for verdict in failed}, new_kernels(profile)
+    limit fails by, before the kernels if the first limit is about them. They are of the rank that
+    the first failed verdict is about."""
+    judged, over = shown_rank(profile), [v.limit for v in profile.verdicts if v.outcome == "failed"]
+    beside = []
+    if {"max_memcpys", "max_memcpy_bytes"} & set(over):
+        beside.append(copy_table(judged).lines(style))
+    if {"syncs", "would_wait"} & broken_cells(profile).keys():
+        beside.append(wait_table(judged).lines(style))
+    if "max_launch_overhead" in over:
+        beside.append(overhead_lines(judged))
+    kernels = _kernel_lines(profile, judged, style)
+    tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
+    return [line for table in filter(None, tables) for line in ("", *table)][1:]
+
+
+_BESIDE = ("max_memcpys", "max_memcpy_bytes", "max_syncs", "max_launch_overhead")
+
+
+def _kernel_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
+    new = new_kernels(profile)
     lines = [f"against {new.since}: + new, - gone"] if new else _changes(profile, style)
     alone = lines and not new and judged.kernels  # beside times that were taken in turn
     lines += ["kernels of one call, measured by itself:"] if alone else []
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
-    if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += [*copy_table(judged).lines(style), ""]
-    if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += [*wait_table(judged).lines(style), ""]
-    if "max_launch_overhead" in over:
-        lines += [*overhead_lines(judged), ""]
-    if judged.kernels:
-        guilty = guilty_kernels(profile, judged)
-        lines += ["> breaks a limit"] if guilty else []
-        marked = new if judged is profile else None
-        lines += kernel_table(judged, new=marked, guilty=guilty).lines(style)
-    else:
-        kept = judged.kernels_kept
-        lines.append("no kernels were launched" if kept else "the kernels were not kept")
-    return lines
+    if not judged.kernels:
+        why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"
+        return [*lines, why]
+    guilty = guilty_kernels(profile, judged)
+    lines += ["> breaks a limit"] if guilty else []
+    table = kernel_table(judged, new=new if judged is profile else None, guilty=guilty)
+    return [*lines, *table.lines(style)]
 
 
 def _changes(profile: Profile, style: Style) -> list[str]:

@@ -97,9 +97,17 @@ def told() -> list[str]:
 
 @pytest.mark.parametrize("block", OUTPUT.findall((ROOT / "README.md").read_text()))
 def test_what_the_readme_shows_is_told_of_a_run_on_the_gpu(block: str) -> None:
-    """Line by line, but for the padding; ``...`` stands for what is left out."""
+    """Line by line and in this order, but for the padding; ``...`` stands for what is left out."""
     shown = [" ".join(line.split()).removesuffix("...") for line in block.splitlines()]
-    assert [line for line in shown if not any(one.startswith(line) for one in told())] == []
+    lines = told()
+    begins = [at for at, line in enumerate(lines) if line.startswith(shown[0])]
+    assert any(_stands_in(shown, lines[at:]) for at in begins), block
+
+
+def _stands_in(shown: list[str], lines: list[str]) -> bool:
+    """Whether each line is begun by a later one than the line before it."""
+    rest = iter(lines)
+    return all(any(one.startswith(line) for one in rest) for line in shown if line)
 
 
 def test_the_readme_shows_a_failure_and_a_report() -> None:

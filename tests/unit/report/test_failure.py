@@ -118,6 +118,20 @@ def test_waits_are_shown_where_waits_are_the_violation() -> None:
     assert any("cudaStreamSynchronize" in line for line in message(WAITING, max_syncs=0))
 
 
+@pytest.mark.parametrize(
+    ("limits", "first"),
+    [
+        ({"max_syncs": 0, "max_kernels": 1}, "waits in"),
+        ({"max_kernels": 1, "max_syncs": 0}, "kernel"),
+    ],
+)
+def test_what_the_first_limit_is_about_comes_first(limits: dict[str, int], first: str) -> None:
+    heads = [line for line in message(WAITING, **limits) if line.startswith("  #")]
+    assert len(heads) == 2
+    assert first in heads[0]
+    assert first not in heads[1]
+
+
 def test_waits_are_not_shown_where_something_else_is_the_violation() -> None:
     assert not any("cudaStreamSynchronize" in line for line in message(WAITING, max_kernels=0))
 
