@@ -1,4 +1,5 @@
-"""A run as GitHub's Markdown: the verdict, where and what to do, a row a test, details folded."""
+"""A run as GitHub's Markdown: the verdict; a row a test with what is wrong, where, and what to do;
+details folded."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from pytest_kernelprof.summary.words import (
     count_words,
     first_of,
     in_code,
+    line_words,
     percent_words,
     signed,
     without_operators,
@@ -28,11 +30,11 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
-    from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone, Where
+    from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone
     from pytest_kernelprof.summary.run import Summary
 
 LIMIT = 200_000
@@ -42,8 +44,8 @@ _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "
 _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
-_TASKS = ["| where | what to do |", "|---|---|"]
-_TITLES = ["| | test | exceeded or changed | cause |", "|:-:|---|---|---|"]
+_TITLES = ["| | test | what is wrong | what to do |", "|:-:|---|---|---|"]
+_CHANGES = ["| test | change | cause |", "|---|---|---|"]
 _STYLE = Style()
 
 
@@ -56,8 +58,11 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     """
     summary = summary_of(run)
     foot = f"<sub>{' · '.join(map(text, (*summary.places, summary.integrity)))}</sub>"
-    head = [line for paragraph in filter(None, _head(summary)) for line in (paragraph, "")]
-    room = limit - sum(map(_size, (*head, foot, *_TITLES, *_TITLES))) - _FOR_THE_CUT
+    head, totals = (
+        [line for paragraph in paragraphs for line in (paragraph, "")]
+        for paragraphs in (_head(summary), _totals(summary))
+    )
+    room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES, *_CHANGES))) - _FOR_THE_CUT
     kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
     cut = Counter[_What]()
     for what, lines in _blocks(summary):
@@ -66,10 +71,11 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
             cut[what] += 1
         else:
             kept[what] += lines
-    told = [*head, *([*_TITLES, *kept["row"], ""] if kept["row"] else []), *kept["detail"]]
+    rows = [*_TITLES, *kept["row"], ""] if kept["row"] else []
+    told = [*head, *rows, *totals, *kept["detail"]]
     if kept["change"]:
         named = f"{count_words(len(listed(summary).changed), 'more profile')} changed"
-        told += details(named, [*_TITLES, *kept["change"]])
+        told += details(named, [*_CHANGES, *kept["change"]])
     if cut:
         words = ", ".join(count_words(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -77,13 +83,15 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
 
 
 def _head(summary: Summary) -> Iterator[str]:
-    """The verdict, where and what to do; the totals; how it compares with baselines."""
+    """The verdict, and why it may be of a part of the tests alone."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[MARKS[summary.told].tone], sentence]))
-    tasks = [row("<br>".join(map(_where, one.where)), _remedy(one.remedy)) for one in summary.tasks]
-    yield "\n".join([*_TASKS, *tasks]) if tasks else ""
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
+
+
+def _totals(summary: Summary) -> Iterator[str]:
+    """The totals; how the run compares with baselines."""
     if summary.suite:
         yield f"{text(summary.suite)}."
     for compared in summary.compared:
@@ -92,11 +100,6 @@ def _head(summary: Summary) -> Iterator[str]:
         notes += compared.notes[:_MOST_NOTES]
         if notes:
             yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
-
-
-def _where(one: Where) -> str:
-    test = f"(**{text(one.test)}**)" if one.test else ""
-    return " ".join(filter(None, [code(one.lines), text(one.what, _LONGEST_NOTE), test]))
 
 
 def _inside(words: str) -> str:
@@ -124,20 +127,18 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     kernels of its first test; tables of ranks; what changed and needs no look."""
     for problem in summary.problems:
         yield from (("row", [one]) for one in _rows(problem))
-    are_told = summary.tasks and summary.tasks[-1].remedy.what  # else some are "below"
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
             lines = what_ran(worst.profile, _STYLE)
-            todo = [] if are_told else ["", _remedy(problem.remedy)]
-            yield "detail", _detail(worst, found_words(worst), [*fence(lines), *todo])
+            yield "detail", _detail(worst, found_words(worst), fence(lines))
     for one in summary.folded:
         if one.profile.other_ranks:
             table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))))
             yield "detail", _detail(one, count_words(len(one.profile.ranks), "rank"), table)
     for one in listed(summary).changed:
-        causes = list(map(_cause, one.causes))
-        yield "change", [row("", _named(one), text(_changed(one), _LONGEST_NOTE), _joined(causes))]
+        causes = _joined(map(_cause, one.causes))
+        yield "change", [row(_named(one), text(_changed(one), _LONGEST_NOTE), causes)]
 
 
 def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
@@ -145,26 +146,21 @@ def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
 
 
 def _rows(problem: Problem) -> Iterator[str]:
-    """A row a test, a few of those with one cause; the first of them has it."""
+    """A row a test, a few of those with one cause; the first of them has it and what to do."""
     for at, one in enumerate(problem.rows[:_MOST_TESTS]):
-        causes = list(map(_cause, one.causes[1 if problem.shared else 0 :]))
-        causes = [_without(one.found, cause) for cause in causes]
+        causes = [_cause(each, one.found) for each in one.causes[1 if problem.shared else 0 :]]
         if problem.shared and problem.cause is not None:
             number = f"{count_words(problem.tests, 'test')}: "
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
+        if not any(each.lines or each.place for each in one.causes):
+            causes.append(code(line_words(one.place)))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
-        found = text(found_words(one), _LONGEST_NOTE)
-        sign = "❌" if is_wrong else "⚠️"
-        yield row(sign, _named(one), found, _joined(causes))
+        wrong = [text(found_words(one), _LONGEST_NOTE), _joined(causes)]
+        todo = "as above" if at else _remedy(problem.remedy)
+        yield row("❌" if is_wrong else "⚠️", _named(one), "<br>".join(filter(None, wrong)), todo)
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
-        yield row("", f"and {count_words(more, 'more test')}", "", "as above")
-
-
-def _without(found: Sequence[str], cause: str) -> str:
-    """A cause without what stands beside it."""
-    said = next((one for one in found if cause.startswith(f"{one}; ")), "")
-    return cause.removeprefix(f"{said}; ") if said else cause
+        yield row("", f"and {count_words(more, 'more test')}", "as above", "as above")
 
 
 def found_words(one: Entry) -> str:
@@ -189,16 +185,17 @@ def _changed(one: Row) -> str:
     return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 
-def _cause(one: Cause) -> str:
+def _cause(one: Cause, found: Sequence[str] = ()) -> str:
+    """A cause and its lines, without what stands beside it."""
     told = signed(one)
+    said = next((f"{each}; " for each in found if told.startswith(f"{each}; ")), "")
+    told = told.removeprefix(said)
     told = without_operators(told) if ";" in told else told  # the details below have them
-    words = ", ".join(filter(None, [told, cause_lines(one)]))
-    return line(words, _LONGEST_CAUSE)
+    return " ".join(filter(None, [text(told, _LONGEST_CAUSE), code(cause_lines(one))]))
 
 
-def _joined(causes: Sequence[str]) -> str:
-    told = filter(None, first_of(causes, _MOST_CAUSES))
-    return text("; ".join(told), 2 * _MOST_CAUSES * _LONGEST_CAUSE)
+def _joined(causes: Iterable[str]) -> str:
+    return "<br>".join(first_of(list(filter(None, causes)), _MOST_CAUSES))
 
 
 def _named(one: Entry) -> str:

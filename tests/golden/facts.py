@@ -174,11 +174,10 @@ def of_markdown(text: str) -> Facts:
     rows = [re.split(r" ?\| ?", line)[1:-1] for line in below if line.startswith("| ")]
     failed: dict[str, set[str]] = {}
     for row in rows:
-        if row[3].startswith("no number"):
-            failed[_name(row[1])] = {"incomplete"}
-        elif row[0] == "❌":
-            over = re.split("; ", row[2])
-            failed.setdefault(_name(row[1]), set()).update(_reasons([row[3], *over]))
+        if row[0] == "❌":
+            over, *causes = row[2].split("<br>")
+            reasons = _reasons([*causes, *over.split("; ")])
+            failed.setdefault(_name(row[1]), set()).update(reasons)
     mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
     return Facts(
         failed={name: frozenset(why) for name, why in failed.items()},

@@ -84,6 +84,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        if tag == "br":
+            self.handle_data(" / ")
         if tag == "table":
             self.tables.append([])
         elif tag == "tr":
@@ -108,11 +110,6 @@ class Page(HTMLParser):
             self._texts[at][1].append(data)
         if not _NOT_READ & set(self._open):
             self.notified += _NOTIFIES.findall(data)
-
-    @property
-    def tables_below(self) -> list[list[list[str]]]:
-        """The tables below that of where to look and what to do."""
-        return [one for one in self.tables if one[0] != ["where", "what to do"]]
 
     def raw_texts(self, tag: str) -> list[str]:
         """What is inside of each element of a tag."""

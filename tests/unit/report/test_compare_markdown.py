@@ -30,7 +30,7 @@ def test_hostile_names_are_seen_as_they_are_and_notify_nobody(
     main(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format=markdown"])
     page = rendered(capsys.readouterr().out)
     told = codec.text(id)
-    assert page.tables_below[0][1][1] == line(f"t.py {told.removeprefix('t.py::')}")
+    assert page.tables[0][1][1] == line(f"t.py {told.removeprefix('t.py::')}")
     assert page.tags <= TAGS | DETAILS
     assert page.unclosed == []
     assert not page.notified
