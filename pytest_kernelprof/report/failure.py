@@ -18,7 +18,7 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
-from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words
+from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words, intended_words
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.verdicts import (
     broken_cells,
@@ -41,8 +41,9 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Comparison
     from pytest_kernelprof.records.profile import Place, Profile, Verdict
 
@@ -65,7 +66,9 @@ def failure_message(profile: Profile, base: str = "") -> str:
     unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
-    todo = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
+    fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
+    todo = [f"{TO_DO}{fix}"] if fix else []
+    todo += [intended_words(told)] if any(map(_of_revision, baselines)) else []
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
@@ -73,11 +76,11 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *origin,
         *([""] if origin else []),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
-        *what_ran(profile, _STYLE),
+        *what_ran(profile, _STYLE, {"revision": base} if base else {}),
         *([""] if profile.other_ranks else []),
         *map(plain, lines_of_ranks(profile, _STYLE)),
         "",
-        *(wrapped(f"{TO_DO}{todo}", _STYLE.width) if todo else ()),
+        *(line for one in todo for line in wrapped(one, _STYLE.width)),
         *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
     ]
     verdicts = [
@@ -87,11 +90,16 @@ def failure_message(profile: Profile, base: str = "") -> str:
         for one in told
     ]
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
+    pairs = ""
+    if told and _of_revision(told[0]):
+        verdicts[0], _, pairs = verdicts[0].partition(" in ")
     about = excess_words(profile, told[0]) if told else ""
     if about.startswith(": ") and width_of(verdicts[0] + about) > _STYLE.width:
         below.insert(0, about.removeprefix(": "))
     elif told:
         verdicts[0] += about
+    if pairs:
+        below.insert(0, f"in {pairs}")
     if over > 1:  # a summary shows this line alone
         verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
     return _message(verdicts, below)
@@ -151,10 +159,14 @@ def code_lines(place: Place) -> list[str]:
     return [f"at {line_words(place)}", *([f"> {printable(code)}"] if code else [])]
 
 
-def what_ran(profile: Profile, style: Style) -> list[str]:
+def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
     limit fails by, before the kernels if the first limit is about them. They are of the rank that
-    the first failed verdict is about."""
+    the first failed verdict is about.
+
+    Args:
+        bases: the names of baselines that have one.
+    """
     judged, over = shown_rank(profile), [v.limit for v in profile.verdicts if v.outcome == "failed"]
     beside = []
     if {"max_memcpys", "max_memcpy_bytes"} & set(over):
@@ -163,7 +175,7 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
         beside.append(wait_table(judged).lines(style))
     if "max_launch_overhead" in over:
         beside.append(overhead_lines(judged))
-    kernels = _kernel_lines(profile, judged, style)
+    kernels = _kernel_lines(profile, judged, style, {**BASELINE_WORDS, **bases})
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
     return [line for table in filter(None, tables) for line in ("", *table)][1:]
 
@@ -171,9 +183,12 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
 _BESIDE = ("max_memcpys", "max_memcpy_bytes", "max_syncs", "max_launch_overhead")
 
 
-def _kernel_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
+def _kernel_lines(
+    profile: Profile, judged: Profile, style: Style, bases: Mapping[Source, str]
+) -> list[str]:
     new = new_kernels(profile)
-    lines = [f"against {new.since}: + new, - gone"] if new else _changes(profile, style)
+    legend = [f"against {bases[new.source]}: + new, - gone"] if new else []
+    lines = legend or _changes(profile, style, bases)
     alone = lines and not new and judged.kernels  # beside times that were taken in turn
     lines += ["kernels of one call, measured by itself:"] if alone else []
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
@@ -186,13 +201,13 @@ def _kernel_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
     return [*lines, *table.lines(style)]
 
 
-def _changes(profile: Profile, style: Style) -> list[str]:
+def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
     found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     lines = []
     for one in found:
         if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
-            legend = f"against {BASELINE_WORDS[one.source]}: + new, - gone, ~ changed"
+            legend = f"against {bases[one.source]}: + new, - gone, ~ changed"
             lines += [legend, *told, ""]
     return lines
 

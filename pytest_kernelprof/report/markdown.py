@@ -127,10 +127,11 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     kernels of its first test; tables of ranks; what changed and needs no look."""
     for problem in summary.problems:
         yield from (("row", [one]) for one in _rows(problem))
+    bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
-            lines = what_ran(worst.profile, _STYLE)
+            lines = what_ran(worst.profile, _STYLE, bases)
             yield "detail", _detail(worst, found_words(worst), fence(lines))
     for one in summary.folded:
         if one.profile.other_ranks:

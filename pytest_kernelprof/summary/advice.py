@@ -197,8 +197,7 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
     again = f"compare with {name} again"
     if worst.told != "undecided":
-        raised = f"allow {_LIMITS}, and " if any(_raised(worst.test.verdicts)) else ""
-        intended = f"if it is intended, {raised}run once with --kernelprof-warn-only"
+        intended = intended_words(worst.test.verdicts, _LIMITS)
         return Remedy(f"{fix}, then {again}", command, intended)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
@@ -207,6 +206,17 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     margin = math.ceil(most / _MARGINS) * _MARGINS
     what = f"{again} on a quiet GPU, or with a margin that allows {percent_words(most)}"
     return Remedy(what, f"{command} --kernelprof-margin={margin * 100:.0f}%")
+
+
+def intended_words(verdicts: Iterable[Verdict], limits: str = "") -> str:
+    """Return what to do where what is worse than a revision or an earlier run is intended.
+
+    Args:
+        limits: instead of what the verdicts say.
+    """
+    raised = _listed(_raised(verdicts))
+    allow = f"allow {limits or raised}, and " if raised else ""
+    return f"if it is intended, {allow}run once with --kernelprof-warn-only"
 
 
 _MARGINS = 0.05

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.summary.records import HotKernel
 from pytest_kernelprof.summary.words import chain_words, natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import KernelChange
+    from pytest_kernelprof.records.comparison import KernelChange, Source
     from pytest_kernelprof.records.profile import Kernel, Profile
     from pytest_kernelprof.summary.records import Row
 
@@ -184,12 +183,12 @@ class NewKernels:
     """What is another since a baseline.
 
     Attributes:
-        since: what that is, in words.
+        source: what that is.
         positions: of the kernels that are new, from 0.
         gone: the changes by which kernels are gone.
     """
 
-    since: str
+    source: Source
     positions: frozenset[int]
     gone: tuple[KernelChange, ...]
 
@@ -207,4 +206,4 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     places = (*(positions or ()), *(change.at - 1 for change in gone))
     if positions is None or max(places, default=0) > len(profile.kernels):
         return None  # perhaps only some of the kernels are kept
-    return NewKernels(BASELINE_WORDS[one.source], positions, gone)
+    return NewKernels(one.source, positions, gone)

@@ -190,7 +190,8 @@ def delta_words(found: ProfileComparison) -> str:
     (+17.5 %)``."""
     if found.source == "snapshot":
         number = found.kernels.current_kernels if found.kernels is not None else 0
-        usual = "kernels, operators or order differ"
+        is_other = found.kernels is not None and found.kernels.added_or_removed
+        usual = f"other {found.counted}, same number" if is_other else "order or operators changed"
         if found.change == "same":
             usual = f"{count_words(number, found.counted[:-1])}, as in the file"
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]

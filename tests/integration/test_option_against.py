@@ -421,7 +421,7 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     assert f": {counts}; same number of operators." in page.replace("\\", "")
     (row,) = (line for line in page.splitlines() if "swaps" in line)
     assert "| changed (" in row
-    assert "- aten::tanh, mlp.py:4; + aten::sigmoid, mlp.py:4" in row.replace("\u200c", "")
+    assert "- aten::tanh `mlp.py:4`<br>+ aten::sigmoid `mlp.py:4`" in row.replace("\u200c", "")
     html = (repository.folder / "run.html").read_text()
     assert f"{counts}; same number of operators" in html
     for cause in ("- aten::tanh", "+ aten::sigmoid"):

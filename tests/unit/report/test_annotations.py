@@ -120,7 +120,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
         file="t.py", device="H", key="k", state="changed", changes=kernels.changes
     )
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
-    assert title == "t%3A snapshot%3A kernels%2C operators or order differ"
+    assert title == "t%3A snapshot%3A other kernels%2C same number"
     assert data.split("%0A") == [
         "relu: was gelu",
         "to do: accept the new kernels if they are intended: pytest --kernelprof-update t.py::t",

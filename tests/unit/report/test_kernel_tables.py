@@ -92,7 +92,7 @@ def test_in_a_long_table_kernels_that_are_alike_are_one_row() -> None:
 
 def test_of_very_many_kinds_the_costliest_and_those_with_a_sign_are_there() -> None:
     kernels = [kernel(f"k{i}", us=500.0 if i == 50 else 1.0) for i in range(100)]
-    new = NewKernels("the snapshot", frozenset({60}), ())
+    new = NewKernels("snapshot", frozenset({60}), ())
     lines = [words(line) for line in kernel_table(profile(kernels), most=20, new=new).lines()]
     assert lines[1].endswith("k0")
     assert lines[-3:] == ["51 500.0 k50", "+ 61 1.0 k60", "80.0 ... 80 more of 80 kinds ..."]
@@ -103,7 +103,7 @@ def test_what_is_new_and_what_is_gone_is_marked_at_its_line() -> None:
     was = KernelSide("gelu", ("aten::gelu",), duration_us=5.0)
     gone = KernelChange("replaced", was, KernelSide("mul"), at=4)
     lost = KernelChange("removed", KernelSide("silu"), times=2)
-    new = NewKernels("the snapshot", frozenset({3}), (gone, lost))
+    new = NewKernels("snapshot", frozenset({3}), (gone, lost))
     rows = [words(line) for line in kernel_table(mlp(), new=new).lines()]
     assert rows[0] == "# GPU us kernel launched by"
     assert rows[4:6] == [

@@ -207,7 +207,8 @@ def test_the_first_row_says_what_is_wrong_and_what_to_do() -> None:
         "|:-:|---|---|---|",
         "| ❌ | `test_a.py` **test_broken\\[a\\|1\\]** | max_kernels: 5 > 4<br>"
         "5 kernels, limit 4: nvjet 256x128x64 TNT x3; vectorized_elementwise \\[gelu\\]; "
-        "vectorized_elementwise \\[mul\\] | launch fewer kernels, or raise the limit: `max_kernels(5)` |",
+        "vectorized_elementwise \\[mul\\] "
+        "| launch fewer kernels, or raise the limit: `max_kernels(5)` |",
     ]
 
 
@@ -323,7 +324,7 @@ def test_what_changed_against_a_revision() -> None:
     ]
     assert page.texts("summary")[1] == "1 more profile changed"
     (table,) = page.raw_texts("pre")
-    assert table.startswith("against the revision: + new, - gone\n")
+    assert table.startswith("against main (abc1234): + new, - gone\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
 

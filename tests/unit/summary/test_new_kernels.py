@@ -75,7 +75,7 @@ def test_what_another_one_replaces_is_gone_before_it() -> None:
     old = [MLP[0], MLP[2], fused, MLP[4]]
     found = against_a_run(old, [MLP[0], MLP[2], kernel(GELU, "aten::gelu"), MLP[3], MLP[4]])
     assert found is not None
-    assert found.since == "the earlier run"
+    assert found.source == "run"
     assert found.positions == {2, 3}
     assert [(one.side.short_name, one.at) for one in found.gone] == [
         ("triton_poi_fused [gelu, mul]", 3)
@@ -90,7 +90,7 @@ def test_the_first_that_is_worse_and_names_kernels_tells() -> None:
     taken = held_to(profile(new), held, slower, main, compared(list(MLP[:4]), new))
     found = new_kernels(taken)
     assert found is not None
-    assert (found.since, found.positions) == ("the revision", frozenset({5}))
+    assert (found.source, found.positions) == ("revision", frozenset({5}))
 
 
 def test_of_another_rank_or_beyond_the_kernels_that_are_kept_none_is_told() -> None:
