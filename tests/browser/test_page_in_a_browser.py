@@ -230,6 +230,16 @@ def test_sorted_by_a_column_and_back(opened: Opened, made: Path) -> None:
     assert page.locator("table.tests h2:visible").count() == 2
 
 
+def test_a_phone_sorts_by_a_list(opened: Opened, made: Path) -> None:
+    page = opened(made.as_uri(), **PHONE).page
+    before, choice = names(page), page.get_by_label("Sort the tests")
+    assert not page.locator("table.tests > thead").is_visible()
+    choice.select_option(label="by kernels")
+    assert [names(page)[0], names(page)[-1]] == ["test_many", "test_none"]
+    choice.select_option(label="worst first")
+    assert names(page) == before
+
+
 def test_filtered_by_words_and_by_verdict(opened: Opened, made: Path) -> None:
     page = opened(made.as_uri()).page
     page.keyboard.press("/")

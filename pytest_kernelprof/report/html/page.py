@@ -35,7 +35,7 @@ from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, column
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import (
     comparison_line,
@@ -214,8 +214,8 @@ class _Tests:
 
     Attributes:
         titles: the headings of sections, by the kind of their groups.
-        marks: how many tests have a row of each mark. number: of rows. without: how many have no
-            detail.
+        marks: how many tests are marked so, each by its worst row. number: of rows. without: how
+            many have no detail.
     """
 
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
@@ -224,7 +224,11 @@ class _Tests:
         self.tables = list(_tables(summary))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
-        marks = Counter(told for told, _ in {(self.mark_of(one), one.test.id) for one in entries})
+        self._worst: dict[str, Told | None] = {}
+        for one in entries:
+            found = (self.mark_of(one), self._worst.get(one.test.id))
+            self._worst[one.test.id] = min(found, key=severity)
+        marks = Counter(self._worst.values())
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
         self.number = len(entries)
         self.titles = {
@@ -237,6 +241,10 @@ class _Tests:
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
+
+    def worst(self, one: Entry) -> Told | None:
+        """The worst mark of all rows of its test, by which it is filtered and counted."""
+        return self._worst[one.test.id]
 
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
@@ -265,7 +273,7 @@ class Part(NamedTuple):
     Attributes:
         title: its heading; of what the script draws, which rank it is of.
         note: beside the heading.
-        kind: the class of the table. drawn: the class of what the script draws here.
+        kind: what it is, where the style asks. drawn: the class of what the script draws here.
     """
 
     title: str
@@ -315,11 +323,15 @@ class Detailer:
             *self._changes(profile),
             Part(of_drawn, drawn="timeline-of"),
             Part(what + of, kernels, note=_sum_of_kernels(shown), kind="kernels"),
-            Part(f"Metrics{of}", metric_table(shown), note="per call"),
+            Part(f"Metrics{of}", metric_table(shown), note="per call", kind="metrics"),
             Part(of, drawn="plots-of"),
             Part(f"Memory copies{of}", copy_table(shown)),
             Part(waits + of, wait_table(shown)),
-            Part(f"How {of.removeprefix(' of ') or 'it'} was measured", facts=_measured(shown)),
+            Part(
+                f"How {of.removeprefix(' of ') or 'it'} was measured",
+                kind="how",
+                facts=_measured(shown),
+            ),
         ]
         return self._told(profile, parts), self.data.add(place, drawn, shown)
 

@@ -170,12 +170,13 @@
       return [hits, rows.length];
     }
 
-    /** Down or up by a column; the third time as it was. */
-    function sortBy(head) {
+    const orders = (head) =>
+      head.dataset.sort === "n" ? ["descending", "ascending", null] : ["ascending", "descending", null];
+
+    /** Down or up by a column, or with neither as it was. */
+    function sortBy(head, now) {
       const at = head.cellIndex;
       const byNumber = head.dataset.sort === "n";
-      const order = byNumber ? ["descending", "ascending", null] : ["ascending", "descending", null];
-      const now = order[(order.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
       for (const other of all("th", table)) other.removeAttribute("aria-sort");
       if (now) head.setAttribute("aria-sort", now);
       isSorted = Boolean(now);
@@ -197,10 +198,21 @@
 
     for (const head of all("th[data-sort]", table)) {
       const inside = [...head.childNodes];
-      const sorts = button("", () => sortBy(head));
+      const next = (all) => all[(all.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
+      const sorts = button("", () => sortBy(head, next(orders(head))));
       sorts.append(...inside);
       head.append(sorts);
     }
+    const heads = all("th[data-sort]", table);
+    const choices = heads.map((head, i) => make("option", { value: i }, `by ${head.textContent}`));
+    const select = make("select", { class: "sorts", "aria-label": "Sort the tests" });
+    select.append(make("option", { value: -1 }, "worst first"), ...choices.slice(1));
+    select.addEventListener("change", () => {
+      const head = heads[select.value];
+      if (head) sortBy(head, orders(head)[0]);
+      else sortBy(heads[0], null);
+    });
+    table.before(select);
     const showAll = () => {
       for (const group of [...groups, whole]) group.all = true;
     };
