@@ -208,7 +208,7 @@ class Settings:
     )
     rounds = Option[int | None](
         _COUNT,
-        "take this number of profiled rounds per call (default: 2, with timed limits 12)",
+        "profile each call N times, in rounds (default: 2; 12 where a time is limited)",
         "measure",
         example="24",
     )
@@ -237,7 +237,7 @@ class Settings:
         _one_of("error", "not-judged"),
         "report a test as error (default) or not-judged if its device cannot be profiled",
     )
-    warn_only = _flag("warn about limits, snapshots and comparisons, fail no test", "compare")
+    warn_only = _flag("only warn where a limit, a snapshot or the revision would fail a test", "compare")
     trace_dir = Option[str | None](
         Kind("string", "a folder", _path, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
