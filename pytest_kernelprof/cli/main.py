@@ -13,28 +13,31 @@ from operator import methodcaller
 from typing import Any
 
 from pytest_kernelprof.errors import KernelprofError
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.units import parse_bytes, parse_duration, printable
 
 _DESCRIPTION = """\
 Read traces and runs that were recorded, and check this machine, without pytest.
 
-A trace is what torch.profiler exports of some code; --kernelprof-trace-dir keeps
-those of tests. A run is what pytest --kernelprof-json=run.json writes.
+A trace is what torch.profiler exports; --kernelprof-trace-dir keeps those of
+tests. A run is what pytest --kernelprof-json=run.json writes.
 """
 _EXAMPLES = """\
 examples:
   kernelprof show trace.json.gz               print the kernels of a trace
   kernelprof diff old.json.gz new.json.gz     show what changed in a trace
-  pytest --kernelprof-against=main            fail tests that are worse than main
+  pytest --kernelprof-against=main            fail tests worse than main
   pytest --kernelprof-json=run.json           record a run
   kernelprof report run.json --html=run.html  report it again, as a web page
   kernelprof compare run.json later.json      show what is worse in a later run
-  kernelprof update run.json                  accept what it launched as snapshots
+  kernelprof update run.json                  accept its kernels as snapshots
   kernelprof doctor                           find out why there are no numbers
-  kernelprof noise                            see how close limits on times can be
+  kernelprof noise                            see how close time limits can be
 
 kernelprof COMMAND --help describes a command."""
 
+
+_NAMES = [one for one in METRICS if not one.endswith(DIRECTIONS) and METRICS[one].kind != "shown"]
 
 AddOption = Callable[[argparse.ArgumentParser], object]
 
@@ -166,13 +169,13 @@ COMMANDS = {
     "compare": _command(
         "compare a run with earlier runs",
         "compare main.json today.json --fail-on=cuda_time:5%",
-        "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error",
+        "0 if nothing is worse, 1 if worse or none compared, 2 for an error",
         "run_commands.compare",
         _option("runs=RUN.json", "earlier runs, then the new one", nargs="+"),
         _option(
             "--fail-on=METRIC:MARGIN",
-            "fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
-            "repeated (default: any higher count fails)",
+            "fail if this metric grew by more than MARGIN, as cuda_time:5%% or kernels:0; may be "
+            f"repeated (default: any higher count fails). METRIC: {', '.join(_NAMES)}",
             action="append",
             default=[],
         ),

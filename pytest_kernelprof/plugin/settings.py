@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
 Group = Literal["measure", "compare", "report", "environment"]
 GROUPS: dict[Group, str] = {
-    "measure": "kernelprof: measure (limits are markers like max_kernels(3): pytest --markers)",
+    "measure": "kernelprof: measure (limits are markers: pytest --markers; more settings below)",
     "compare": "kernelprof: compare",
     "report": "kernelprof: report",
     "environment": "kernelprof: environment",
@@ -66,7 +66,7 @@ class Option(Generic[T]):
     Attributes:
         name: the field; ``--kernelprof-NAME`` on the command line, ``kernelprof_NAME`` as ini key.
         kind: the kind of value on the command line and of the ini key; None for neither.
-        help: the text for ``pytest --help``; argparse formats it, so it has no ``%``.
+        help: the text for ``pytest --help``; argparse formats it, so a ``%`` is ``%%``.
         group: the part of ``pytest --help`` that has it; None for an ini key alone.
         default: the setting if nothing is given; else that of its kind.
         example: a value in the form of the marker, which takes what has an example.
@@ -237,7 +237,9 @@ class Settings:
         _one_of("error", "not-judged"),
         "report a test as error (default) or not-judged if its device cannot be profiled",
     )
-    warn_only = _flag("only warn where a limit, a snapshot or the revision would fail a test", "compare")
+    warn_only = _flag(
+        "only warn where a limit, a snapshot or the revision would fail a test", "compare"
+    )
     trace_dir = Option[str | None](
         Kind("string", "a folder", _path, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
@@ -354,7 +356,7 @@ def add_options(parser: pytest.Parser) -> None:
                 option.flag, dest=option.key, default=None, help=option.help, **form
             )
         # Without this default, pytest's is 0 or False, which could have been said, too.
-        parser.addini(option.key, option.help, type=kind.ini_type, default=None)
+        parser.addini(option.key, option.help.replace("%%", "%"), type=kind.ini_type, default=None)
 
 
 def read_settings(config: pytest.Config) -> Settings:

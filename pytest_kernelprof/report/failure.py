@@ -68,7 +68,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
     todo = [f"{TO_DO}{fix}"] if fix else []
-    todo += [intended_words(told)] if any(map(_of_revision, baselines)) else []
+    name = base.partition(" (")[0]
+    todo += [intended_words(told, name)] if any(map(_of_revision, baselines)) else []
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
@@ -189,8 +190,8 @@ def _kernel_lines(
     new = new_kernels(profile)
     legend = [f"against {bases[new.source]}: + new, - gone"] if new else []
     lines = legend or _changes(profile, style, bases)
-    alone = lines and not new and judged.kernels  # beside times that were taken in turn
-    lines += ["kernels of one call, measured by itself:"] if alone else []
+    if lines and not new and judged.kernels:  # beside times that were taken in turn
+        lines += ["kernels of one call, measured by itself:"]
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     if not judged.kernels:
         why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"

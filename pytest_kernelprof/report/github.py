@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -141,6 +142,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines += filter(None, [head, *more])
         told = problem.remedy.words
         lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
+        if not problem.remedy.command and tests == 1:  # the line is of the code, not of the test
+            lines.append(f"run again: pytest {shlex.quote(first.test.id)}")
     of_kernels = map(source_place, first.causes[0].lines[:1] if first.causes else ())
     places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     warned = not failed and first.told != "to update"
@@ -167,7 +170,7 @@ def notice_of(run: Run) -> str:
     if not summary.open:
         return ""
     title = _property("kernelprof: not judged")
-    return f"::notice title={title}::{_data(line(summary.sentence, _LONGEST_LINE))}"
+    return f"::notice title={title}::{_data(line(summary.open, _LONGEST_LINE))}"
 
 
 def commands(

@@ -7,6 +7,7 @@ import html
 import os
 import re
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.report.failure import what_ran
@@ -14,7 +15,7 @@ from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import MARKS, Row
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
@@ -30,8 +31,9 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone
@@ -65,7 +67,8 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES, *_CHANGES))) - _FOR_THE_CUT
     kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
     cut = Counter[_What]()
-    for what, lines in _blocks(summary):
+    for what, make in _blocks(summary):
+        lines = make() if room >= 0 else []
         room -= sum(map(_size, lines))
         if room < 0:  # also for all that follows
             cut[what] += 1
@@ -84,8 +87,10 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
 
 def _head(summary: Summary) -> Iterator[str]:
     """The verdict, and why it may be of a part of the tests alone."""
-    sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
-    yield " ".join(filter(None, ["###", _SIGNS[MARKS[summary.told].tone], sentence]))
+    sign, (title, rest) = _SIGNS[MARKS[summary.told].tone], summary.headline
+    yield " ".join(filter(None, ["###", sign, text(title, _LONGEST_NOTE)]))
+    if rest:
+        yield text(rest, _LONGEST_NOTE)
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 
@@ -122,28 +127,40 @@ def _with_code(words: str) -> str:
 _What = Literal["row", "detail", "change"]
 
 
-def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
-    """What stands below the head, the most important first: the rows of problems; of each cause the
-    kernels of its first test; tables of ranks; what changed and needs no look."""
+def _blocks(summary: Summary) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
+    """What stands below the head, the most important first, and what makes its lines: the rows of
+    problems; of each cause the kernels of its first test; tables of ranks; what changed and needs
+    no look."""
     for problem in summary.problems:
-        yield from (("row", [one]) for one in _rows(problem))
+        yield from (("row", partial(list, [one])) for one in _rows(problem))
     bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
-            lines = what_ran(worst.profile, _STYLE, bases)
-            yield "detail", _detail(worst, found_words(worst), fence(lines))
+            yield "detail", partial(_kernels_of, worst, bases)
     for one in summary.folded:
         if one.profile.other_ranks:
-            table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))))
-            yield "detail", _detail(one, count_words(len(one.profile.ranks), "rank"), table)
+            yield "detail", partial(_ranks_of, one)
     for one in listed(summary).changed:
-        causes = _joined(map(_cause, one.causes))
-        yield "change", [row(_named(one), text(_changed(one), _LONGEST_NOTE), causes)]
+        yield "change", partial(_change_of, one)
 
 
-def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
-    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside)
+def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
+    return _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
+
+
+def _ranks_of(one: Row) -> list[str]:
+    table = list(map(plain, lines_of_ranks(one.profile, _STYLE)))
+    return _detail(one, count_words(len(one.profile.ranks), "rank"), table)
+
+
+def _change_of(one: Row) -> list[str]:
+    causes = _joined(map(_cause, one.causes))
+    return [row(_named(one), text(_changed(one), _LONGEST_NOTE), causes)]
+
+
+def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
+    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", fence(lines))
 
 
 def _rows(problem: Problem) -> Iterator[str]:
@@ -156,7 +173,8 @@ def _rows(problem: Problem) -> Iterator[str]:
         if not any(each.lines or each.place for each in one.causes):
             causes.append(code(line_words(one.place)))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
-        wrong = [text(found_words(one), _LONGEST_NOTE), _joined(causes)]
+        says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
+        wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
         todo = "as above" if at else _remedy(problem.remedy)
         yield row("❌" if is_wrong else "⚠️", _named(one), "<br>".join(filter(None, wrong)), todo)
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}

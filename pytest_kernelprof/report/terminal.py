@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
@@ -446,6 +446,9 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     if row.told == "incomplete":
         return ""
     broken = row.broken.get(metric) if row.told in _OVER else None
+    if metric == "memcpys" and broken is None and row.told in _OVER:  # one direction of them
+        of_one = (row.broken.get(f"memcpys_{one}") for one in DIRECTIONS)
+        broken = next(filter(None, of_one), None)
     delta, was = _delta(row, metric), ""
     is_compared = broken is None or broken.by in _OTHER_RUNS
     compared = _differing(row)

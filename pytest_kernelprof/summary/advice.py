@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Cause, Verdict
-    from pytest_kernelprof.summary.records import Entry, Problem
+    from pytest_kernelprof.summary.records import Entry, Problem, Told
 
 
 _MOST_TESTS, _MOST_TASKS, _MOST_PLACES, _MOST_LIMITS, _LONGEST = 3, 6, 3, 3, 100
@@ -130,7 +130,7 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts))
+    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts, one.told))
     tests = _arguments(each.test.id for one in entries for each in one.each)
     command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
@@ -169,7 +169,11 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
-        return Remedy("take more rounds", f"{command} --kernelprof-rounds={2 * max(rounds)}")
+        raised = any(_raised(test.verdicts, worst.told))
+        what = (
+            f"raise the limit to {_LIMITS}, or take more rounds" if raised else "take more rounds"
+        )
+        return Remedy(what, f"{command} --kernelprof-rounds={2 * max(rounds)}")
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
@@ -197,7 +201,7 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
     again = f"compare with {name} again"
     if worst.told != "undecided":
-        intended = intended_words(worst.test.verdicts, _LIMITS)
+        intended = intended_words(worst.test.verdicts, name, _LIMITS)
         return Remedy(f"{fix}, then {again}", command, intended)
     paired = worst.comparison.paired if worst.comparison is not None else None
     most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
@@ -208,15 +212,15 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     return Remedy(what, f"{command} --kernelprof-margin={margin * 100:.0f}%")
 
 
-def intended_words(verdicts: Iterable[Verdict], limits: str = "") -> str:
+def intended_words(verdicts: Iterable[Verdict], base: str, limits: str = "") -> str:
     """Return what to do where what is worse than a revision or an earlier run is intended.
 
     Args:
-        limits: instead of what the verdicts say.
+        base: the name of that. limits: instead of what the verdicts say.
     """
     raised = _listed(_raised(verdicts))
-    allow = f"allow {limits or raised}, and " if raised else ""
-    return f"if it is intended, {allow}run once with --kernelprof-warn-only"
+    allow = f"raise the limits to {limits or raised}, and " if raised else ""
+    return f"if it is intended, {allow}add --kernelprof-warn-only until {base} has it"
 
 
 _MARGINS = 0.05
@@ -224,7 +228,7 @@ _MARGINS = 0.05
 
 
 _SNAPSHOTS: dict[TestState | None, str] = {
-    "changed": "accept the new kernels if they are intended",
+    "changed": "accept the change if it is intended",
     "missing": "accept what the tests launch as their snapshots",
 }
 """What an update of snapshots does where none is exceeded."""
@@ -307,10 +311,12 @@ def _cure_of(verdict: Verdict) -> str:
     return "call fewer operators" if is_fewer else cure
 
 
-def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Broken limits as they would hold: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
+def _raised(verdicts: Iterable[Verdict], told: Told | None = "failed") -> Iterator[str]:
+    """Limits as they would hold, those that are broken, or undecided where that is what a test is
+    told to be: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
+    wrong = "undecided" if told == "undecided" else "failed"
     for one in verdicts:
-        is_over = one.of_limit and one.outcome == "failed" and one.metric and one.measured
+        is_over = one.of_limit and one.outcome == wrong and one.metric and one.measured
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"

@@ -281,12 +281,13 @@ Kind = Literal[
     "worse",
     "changed",
     "missing",
+    "retried",
     "failed",
 ]
 """What a test counts as: it has a profile; has a limit or a snapshot; is held to it, neither
 skipped nor expected to fail; and passed; breaks a limit; exceeds its snapshot; is worse than the
-run or revision that it is compared with; has an outdated snapshot, or none; failed, for whatever
-reason."""
+run or revision that it is compared with; has an outdated snapshot, or none; was run again; failed,
+for whatever reason."""
 
 
 @dataclass(frozen=True, slots=True)

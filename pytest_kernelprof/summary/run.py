@@ -103,6 +103,14 @@ class Summary:
         """The mark of the run: its verdict, or that snapshots are to be updated."""
         return "to update" if self.overall == "passed" and self.problems else self.overall
 
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The first line, and a sentence below it: the verdict with what was not judged, else what
+        there is beside the verdict."""
+        title, _, beside = ("", "", "") if self.open else self.sentence.partition("; ")
+        title = title or self.sentence
+        return title.removesuffix("."), f"{beside[:1].upper()}{beside[1:]}"
+
 
 def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
@@ -149,6 +157,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
         against: the name of the revision that it is compared with, if it is.
     """
     file, name = parts_of(test.id)
+    first = "profile 1" if any(one.label == "profile 2" for one in test.profiles) else ""
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
         if told in ("passed", None) and test.outcome == "passed" and _is_outdated(test):
@@ -160,7 +169,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
         yield Row(
             test=test,
             file=file,
-            name=with_label(name, profile.label),
+            name=with_label(name, profile.label or first),
             number=number,
             told=told,
             profile=profile,
@@ -394,6 +403,7 @@ def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
         if told == "passed":
             yield "passed"
     if test.outcome == "rerun":
+        yield "retried"
         return
     if test.outcome in FAILED:
         yield "failed"
@@ -443,7 +453,12 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
     if is_well:
         happened = crashed if only_crashed else [*incomplete, _well(counts)]
-    happened += [one.sentence for one in compared]
+    every = f"{kinds['limited']} of {limited} "
+    for words in (one.sentence for one in compared):
+        if happened and happened[-1].startswith(every) and words.startswith(every):
+            happened[-1] += f" and {words.removeprefix(every)}"
+        else:
+            happened.append(words)
     happened += _counted(
         (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
         (kinds["missing"], "snapshot is missing", "snapshots are missing"),
@@ -454,6 +469,7 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
         (told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
+        (kinds["retried"], "retried", "retried"),
     )
     beside += [open_words] if open_words else []
     words = "; ".join(", ".join(several) for several in (happened, beside) if several)
@@ -503,7 +519,7 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
         words += "" if gpu is None else f", {format_time(gpu)} on the GPU"
         words += f" and {format_time(comm)} communicating" if comm else ""
         several = any(one.other_ranks for one in on_gpu)
-        yield f"{words}, of rank 0 where there are several" if several else words
+        yield f"{words} (of several ranks, rank 0 only)" if several else words
     if operators:
         yield f"{count_words(operators, 'operator')} on the CPU"
 

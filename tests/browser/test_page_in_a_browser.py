@@ -234,9 +234,9 @@ def test_a_phone_sorts_by_a_list(opened: Opened, made: Path) -> None:
     page = opened(made.as_uri(), **PHONE).page
     before, choice = names(page), page.get_by_label("Sort the tests")
     assert not page.locator("table.tests > thead").is_visible()
-    choice.select_option(label="by kernels")
+    choice.select_option(label="sort: by kernels")
     assert [names(page)[0], names(page)[-1]] == ["test_many", "test_none"]
-    choice.select_option(label="worst first")
+    choice.select_option(label="sort: worst first")
     assert names(page) == before
 
 

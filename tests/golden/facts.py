@@ -393,7 +393,9 @@ def _changes(text: str) -> dict[str, int]:
     found["changed"] += int(outdated[1]) if outdated else 0
     open_ones = re.search(r"(\d+) undecided", words)
     found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)
-    worse = re.search(r"(\d+) of \d+ (?:compared )?\w+ (?:is|are) worse", words)
+    worse = re.search(
+        r"(\d+) of \d+ (?:compared )?\w+ (?:breaks? a limit and )?(?:is|are) worse", words
+    )
     unchecked = re.search(r"[,:] (\d+) worse \(not checked\)", words)
     wanted = sum(int(one[1]) for one in (worse, unchecked) if one)
     return found if found["worse"] == wanted else {**found, "worse": -1}

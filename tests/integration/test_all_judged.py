@@ -192,8 +192,8 @@ def test_expected(kernel_profile): kernel_profile(three)
 """,
         "--kernelprof-markdown=run.md",
     )
-    sentence = "1 of 1 test is within its limits; 1 expected failure, 1 skipped"
-    assert Path("run.md").read_text().startswith(f"### ✅ {sentence}")
+    told = "1 of 1 test is within its limits\n\n1 expected failure, 1 skipped"
+    assert Path("run.md").read_text().startswith(f"### ✅ {told}")
 
 
 def test_the_last_attempt_of_a_test_counts(run: Run) -> None:

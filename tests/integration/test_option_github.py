@@ -100,7 +100,8 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_first_line_of_all_is_
     line = code.index("            x + 1") + 1
     assert f"test_it.py,line={line},title=test_many%3A max_kernels%3A 200 > 150::" in command
     assert f"(test_it.py:{line}, {line + 2})" in command
-    assert command.endswith("%0Ato do: call fewer operators, or raise the limit: max_kernels(200)")
+    assert "%0Ato do: call fewer operators, or raise the limit: max_kernels(200)%0A" in command
+    assert command.endswith("%0Arun again: pytest test_it.py::test_many")
 
 
 def test_outside_of_github_the_run_says_so_and_fails_by_nothing(

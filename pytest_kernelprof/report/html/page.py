@@ -90,15 +90,13 @@ def html_of(run: Run) -> str:
     summary = summary_of(run)
     baselines: dict[Source, str] = {one.baseline.source: one.base for one in summary.compared}
     detailer = Detailer({"snapshot": "the kernel snapshot", **baselines})
-    title, _, lede = summary.sentence.partition("; ")
-    if summary.open:  # the first line says what was not judged
-        title, lede = summary.sentence, ""
+    title, lede = summary.headline
     return (
         _templates()
         .get_template("page.html.j2")
         .render(
-            title=title.removesuffix("."),
-            lede=f"{lede[:1].upper()}{lede[1:]}",
+            title=title,
+            lede=lede,
             summary=summary,
             run=run,
             tests=_Tests(summary, detailer),

@@ -98,7 +98,7 @@
       return make("section", {}, name, ...one(".inside > td", row).cloneNode(true).childNodes);
     });
     if (!parts.length) return;
-    const heading = make("h2", {}, "Of each cause, one test in detail");
+    const heading = make("h2", {}, "One test per cause, in detail");
     one("main").append(make("section", { id: "printed" }, heading, ...parts));
   }
 
@@ -204,9 +204,9 @@
       head.append(sorts);
     }
     const heads = all("th[data-sort]", table);
-    const choices = heads.map((head, i) => make("option", { value: i }, `by ${head.textContent}`));
+    const choices = heads.map((head, i) => make("option", { value: i }, `sort: by ${head.textContent}`));
     const select = make("select", { class: "sorts", "aria-label": "Sort the tests" });
-    select.append(make("option", { value: -1 }, "worst first"), ...choices.slice(1));
+    select.append(make("option", { value: -1 }, "sort: worst first"), ...choices.slice(1));
     select.addEventListener("change", () => {
       const head = heads[select.value];
       if (head) sortBy(head, orders(head)[0]);

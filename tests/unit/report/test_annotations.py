@@ -123,7 +123,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     assert title == "t%3A snapshot%3A other kernels%2C same number"
     assert data.split("%0A") == [
         "relu: was gelu",
-        "to do: accept the new kernels if they are intended: pytest --kernelprof-update t.py::t",
+        "to do: accept the change if it is intended: pytest --kernelprof-update t.py::t",
     ]
 
 

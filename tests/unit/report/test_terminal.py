@@ -140,7 +140,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "",
         "where        tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
         "             200.0us) (test_near[gated-bf16])",
-        "to do        take more rounds:",
+        "to do        raise the limit to max_cuda_time('210us'), or take more rounds:",
         "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
         "                 --kernelprof-rounds=192",
         "",
@@ -311,7 +311,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_tests_are_called(
         Test(f"test_b.py::{name}[2]", (kept(),)),
         Test(name, (mlp(),)),
     ]
-    for width in range(60, 161, 4):
+    for width in (60, 61, 79, 80, 81, 100, 120, 160):
         for line in told(*tests, width=width, encoding=encoding, verbosity=2):
             file = "test_a.py" in line or line.startswith(("unfinished", "test_b"))
             assert width_of(line) <= width or file, line[:200]

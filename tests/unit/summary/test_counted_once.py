@@ -48,7 +48,10 @@ def test_a_try_that_was_repeated_is_in_no_total_and_not_among_the_hottest() -> N
 def test_what_a_later_attempt_judged_was_judged() -> None:
     again = Test("t.py::t", (one(kernels()),), outcome="rerun")
     found = summary_of(Run((again, Test("t.py::t", (one(kernels()),)))))
-    assert (found.sentence, found.overall) == ("1 of 1 test is within its limits.", "passed")
+    assert (found.sentence, found.overall) == (
+        "1 of 1 test is within its limits; 1 retried.",
+        "passed",
+    )
 
 
 @pytest.mark.parametrize("ended", ["failed", "error", "skipped", "xfailed"])
@@ -76,7 +79,7 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
          "1 of 1 test failed."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "rerun"),
           Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
-         "1 of 1 test is within its limits."),
+         "1 of 1 test is within its limits; 1 retried."),
     ],
 )  # fmt: skip
 def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentence: str) -> None:
