@@ -1,4 +1,4 @@
-"""Draws docs/html-report.png, docs/html-timeline.png and docs/terminal-report.png from a run document.
+"""Draws the pictures of the docs, of a page and of a terminal, from a run document.
 
 python docs/make_screenshots.py RUN.json     # one with a test that launches more than before
 
@@ -25,7 +25,8 @@ HERE = Path(__file__).parent
 _LINES = 24
 _TERMINAL = """<style>
 body { margin: 0; background: #16181d; }
-pre { display: inline-block; margin: 0; padding: 18px 22px; color: #e6e6e6; font: 15px/1.4 monospace; }
+pre { display: inline-block; margin: 0; padding: 18px 22px; font: 15px/1.4 monospace; }
+pre { color: #e6e6e6; }
 .bold { font-weight: bold; } .red { color: #ff6b6b; } .yellow { color: #e9b13c; }
 .green { color: #35b890; } .light { color: #8b919c; } .cyan { color: #6fc3f2; }
 </style><pre>%s</pre>"""
