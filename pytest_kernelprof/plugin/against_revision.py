@@ -307,6 +307,7 @@ class AgainstTests:
         found = self._judged(item, profiles)
         _put(item, found)
         name = self._launches["baseline"].name
+        name = os.path.basename(name) if os.path.isabs(name) else name  # as reports name a folder
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:
