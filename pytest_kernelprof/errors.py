@@ -19,7 +19,16 @@ def first_line(error: BaseException) -> str:
 
 
 class KernelprofError(Exception):
-    """Base of the errors that are not verdicts: something prevented a measurement."""
+    """Base of the errors that are not verdicts: something prevented a measurement.
+
+    Attributes:
+        page: of the docs, with what helps; it ends the message.
+    """
+
+    page = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [super().__str__(), self.page and f"(see {self.page})"]))
 
 
 class IncompleteProfile(KernelprofError):  # noqa: N818 (a state, and the design's name)
@@ -37,9 +46,13 @@ class GpuBusy(IncompleteProfile):
 class MarkerError(KernelprofError):
     """A marker or limit is malformed; the message shows the correct form."""
 
+    page = "docs/reference.md#markers"
+
 
 class CannotMeasureError(KernelprofError, TypeError):
     """The given object cannot be measured, or not in this way; the message says what can."""
+
+    page = "docs/reference.md#fixtures"
 
 
 class TraceError(KernelprofError):

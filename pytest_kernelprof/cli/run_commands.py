@@ -78,7 +78,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
-        why = why_no_file(path) or taken.get(os.path.realpath(path), "")
+        why = why_no_file(form, path) or taken.get(os.path.realpath(path), "")
         if why:
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")
         taken[os.path.realpath(path)] = f"{flag} writes it, too"

@@ -9,7 +9,7 @@ from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import KINDS, Key, Limit, parse_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from types import ModuleType
 
     import pytest
@@ -219,3 +219,9 @@ def _twice(limit: Limit, level: Node | type) -> str:
         f"{title} is set twice on {where}; keep one (a class, a module or a pytest.param may "
         "have its own: the innermost counts)"
     )
+
+
+def not_on_the_cpu(limits: Iterable[str]) -> str:
+    """Return why a test is skipped all of whose limits need a GPU."""
+    page = "docs/trust.md#what-counts-without-a-gpu"
+    return f"not applicable on the CPU: {', '.join(dict.fromkeys(limits))} (see {page})"

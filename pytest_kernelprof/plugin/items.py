@@ -15,7 +15,14 @@ import pytest
 from _pytest.pathlib import bestrelpath
 
 from pytest_kernelprof.errors import MarkerError, NotJudged
-from pytest_kernelprof.limits.marks import Marks, is_marked, limit_names, marks_of, names_in_vain
+from pytest_kernelprof.limits.marks import (
+    Marks,
+    is_marked,
+    limit_names,
+    marks_of,
+    names_in_vain,
+    not_on_the_cpu,
+)
 from pytest_kernelprof.plugin.collector import Collector
 from pytest_kernelprof.plugin.settings import with_marker
 
@@ -285,8 +292,7 @@ class ItemState:
     def _on_cpu(self) -> Target:
         limits = self.marks.limits
         if limits and not any(limit.on_cpu for limit in limits):
-            names = ", ".join(limit.name for limit in limits)
-            raise NotJudged(f"not applicable on the CPU: {names}")
+            raise NotJudged(not_on_the_cpu(limit.name for limit in limits))
         return Target("cpu")
 
     def device_to_look_at(self) -> DeviceKind:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baselines.snapshots import why_not_kept
+from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile, Verdict
@@ -162,7 +163,7 @@ def _nothing_measured(records: Records) -> str:
         return f"the test profiled nothing: {_ended_early(records.unfinished[0])}"
     return (
         "the test asks for kernel_profile but profiled nothing. Call kernel_profile(fn, *args), "
-        "use kernel_profile.region(...), or drop the fixture"
+        "use kernel_profile.region(...), or drop the fixture (see docs/reference.md#fixtures)"
     )
 
 
@@ -214,7 +215,7 @@ def _none_applies(profiles: Sequence[Profile]) -> str:
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
     told = (f"{one.limit} ({one.why})" if one.patterns else one.limit for one in verdicts)
-    return f"not applicable on the CPU: {', '.join(dict.fromkeys(told))}"
+    return not_on_the_cpu(told)
 
 
 def _could_not_be_had(profile: Profile) -> str:

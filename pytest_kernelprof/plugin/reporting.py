@@ -367,7 +367,7 @@ def fold_failures(config: pytest.Config) -> None:
             last.lines[:] = [*shown, f"  {told}"]
 
 
-_MEASURED = re.compile(r"\d+\.\d+|[ \n]+")
+_MEASURED = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|[ \n]+")
 _WORTH_FOLDING = 4
 """Lines."""
 

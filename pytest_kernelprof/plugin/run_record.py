@@ -234,7 +234,7 @@ def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
     seen = {os.path.realpath(started_in / compared): "against"} if compared else {}
     for form, given in settings.run_files.items():
         files[form] = path = os.path.join(started_in, given)
-        if why := why_no_file(path):
+        if why := why_no_file(form, path):
             raise pytest.UsageError(f"{flag_of(form)}: {given!r} cannot be written ({why})")
         first = seen.setdefault(os.path.realpath(path), form)
         if first != form:

@@ -3,8 +3,8 @@ the properties of a test in JUnit files. A metric's name ends in its unit: ``cud
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.records.codec import text
@@ -146,39 +146,13 @@ def _benchmark(fullname: str, profile: Profile) -> dict[str, Any]:
         "param": None,
         "extra_info": {"kernelprof": {**facts, **dict(map(named_with_unit, known))}},
         "options": {"timer": f"kernelprof: {time}", "warmup": not profile.one_shot},
-        "stats": stats_of([us / 1e6 for us in _rounds(profile)]),
+        "stats": _stats_of([us / 1e6 for us in _rounds(profile)]),
     }
 
 
-def stats_of(seconds: Sequence[float]) -> dict[str, Any]:
-    """Return all statistics that pytest-benchmark has of rounds."""
-    data, n = sorted(seconds), len(seconds)
-    # As pytest-benchmark: between the medians of halves without the middle and with it.
-    halves = (n // 2 or 1, (n + 1) // 2)
-    q1 = statistics.mean(statistics.median(data[:half]) for half in halves)
-    q3 = statistics.mean(statistics.median(data[-half:]) for half in halves)
-    iqr = q3 - q1
-    inside = [one for one in data if q1 - 1.5 * iqr <= one <= q3 + 1.5 * iqr]
-    mean, total = statistics.mean(data), sum(data)
-    stddev = statistics.stdev(data) if n > 1 else 0.0
-    beyond = sum(not mean - stddev <= one <= mean + stddev for one in data)
-    return {
-        "min": data[0],
-        "max": data[-1],
-        "mean": mean,
-        "stddev": stddev,
-        "rounds": n,
-        "median": statistics.median(data),
-        "iqr": iqr,
-        "q1": q1,
-        "q3": q3,
-        "iqr_outliers": n - len(inside),
-        "stddev_outliers": beyond,
-        "outliers": f"{beyond};{n - len(inside)}",
-        "ld15iqr": inside[0],
-        "hd15iqr": inside[-1],
-        "ops": n / total,
-        "total": total,
-        "data": list(seconds),
-        "iterations": 1,
-    }
+def _stats_of(seconds: Sequence[float]) -> dict[str, Any]:
+    """All statistics that pytest-benchmark has of rounds, by itself."""
+    stats: Any = import_module("pytest_benchmark.stats").Stats()
+    for one in seconds:
+        stats.update(one)
+    return {**stats.as_dict(), "data": list(seconds), "iterations": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import statistics
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -68,8 +67,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
     todo = [f"{TO_DO}{fix}"] if fix else []
-    name = base.partition(" (")[0]
-    todo += [intended_words(told, name)] if any(map(_of_revision, baselines)) else []
+    if any(map(_of_revision, baselines)):
+        todo.append(intended_words(told, base.partition(" (")[0]))
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
@@ -214,8 +213,7 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
 
 
 def overhead_lines(profile: Profile) -> list[str]:
-    """Return where the overhead lies, as far as the trace shows: the host's time, the device's
-    gaps."""
+    """Return where the overhead lies, as far as the trace shows."""
     lines, shares = [], profile.host_shares
     each = value_of(profile, "overhead_per_launch")
     if each is not None:
@@ -224,14 +222,5 @@ def overhead_lines(profile: Profile) -> list[str]:
         lines.append(
             f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
             f"launch calls, {shares.waiting:.0%} waiting"
-        )
-    if rounds := profile.gaps.rounds:
-        host, kernel, other = (
-            format_time(statistics.median(getattr(one, wait) for one in rounds))
-            for wait in ("host_wait", "kernel_wait", "other")
-        )
-        lines.append(
-            f"device idle between activities, profiled: {host} waits for the host, {kernel} "
-            f"between queued kernels, {other} other"
         )
     return lines

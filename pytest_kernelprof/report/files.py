@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.records import codec
@@ -84,9 +85,15 @@ FORMS: Mapping[str, Callable[[Run], Content]] = {
 """The function that makes a file's content, by the name of its option."""
 
 
-def why_no_file(path: str) -> str:
+def why_no_file(form: str, path: str) -> str:
     """Return why nothing can be written to a path, as far as that is known before; empty if it can.
-    Its folder is made if needed."""
+    Its folder is made if needed.
+
+    Args:
+        form: a key of ``FORMS``.
+    """
+    if form == "benchmark_json" and find_spec("pytest_benchmark") is None:
+        return "it needs pytest-benchmark: pip install 'pytest-kernelprof[benchmark]'"
     if not path:
         return "it is empty"
     if not os.path.basename(path):

@@ -150,8 +150,8 @@ def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
 
 
 def _ranks_of(one: Row) -> list[str]:
-    table = list(map(plain, lines_of_ranks(one.profile, _STYLE)))
-    return _detail(one, count_words(len(one.profile.ranks), "rank"), table)
+    table = map(plain, lines_of_ranks(one.profile, _STYLE))
+    return _detail(one, count_words(len(one.profile.ranks), "rank"), list(table))
 
 
 def _change_of(one: Row) -> list[str]:

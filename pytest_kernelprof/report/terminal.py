@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
-from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.summary.records import Entry, Remedy, Told, Where
+    from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 
 _MOST_CAUSES, _MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 3, 8, 60, 40, 3
@@ -127,26 +127,12 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        words = (_where_words(where, one.remedy.command, style) for where in one.where)
-        where, *others = words
+        where, *others = (where.words for where in one.where)
         lines += labelled("where", [where], style)
         lines += _remedy_lines(one.remedy, style)
         lines += labelled("also", others, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
-
-
-def _where_words(one: Where, command: str, style: Style) -> str:
-    """With as much of what is wrong as one line has room for, since the table says all of it; else
-    without the test, if the command names it."""
-    parts = _BETWEEN_PARTS.split(one.what.partition(". ")[0])
-    shorter = (", ".join(parts[:most]) for most in range(len(parts), 0, -1))
-    told = [one.words, *(one._replace(what=what).words for what in shorter)]
-    told += [one._replace(test="").words] if f"::{one.test} " in f"{command} " else []
-    return next((each for each in told if width_of(each) <= style.within(LABEL).width), one.words)
-
-
-_BETWEEN_PARTS = re.compile(r", (?![^()]*\))")
 
 
 def _remedy_lines(one: Remedy, style: Style) -> Iterator[Line]:
@@ -446,9 +432,6 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     if row.told == "incomplete":
         return ""
     broken = row.broken.get(metric) if row.told in _OVER else None
-    if metric == "memcpys" and broken is None and row.told in _OVER:  # one direction of them
-        of_one = (row.broken.get(f"memcpys_{one}") for one in DIRECTIONS)
-        broken = next(filter(None, of_one), None)
     delta, was = _delta(row, metric), ""
     is_compared = broken is None or broken.by in _OTHER_RUNS
     compared = _differing(row)
@@ -533,17 +516,21 @@ def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
         yield from labelled("note", one.notes, style)
 
 
+_WITHOUT_A_GPU = (
+    "to count CPU operators instead: --kernelprof-device=cpu",
+    "to fail without a GPU: --kernelprof-require-gpu",
+)
+
+
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
     if "no CUDA device" in summary.counts.unjudged:
-        missing = "to fail where there is no CUDA device: --kernelprof-require-gpu"
-        yield from labelled("not judged", [missing], style)
+        yield from labelled("not judged", _WITHOUT_A_GPU, style)
     yield from labelled("suite", [summary.suite], style)
     yield from _hottest_lines(summary, style)
-    for kind in ("near", "tighten"):
-        told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]
-        most = len(told) if style.verbosity > 0 else _MOST_NOTES
-        yield from labelled(kind, first_of(told, most), style)
+    told = [f"{one.test}: {one.limit} {one.words}" for one in summary.hints]
+    most = len(told) if style.verbosity > 0 else _MOST_NOTES
+    yield from labelled("tighten", first_of(told, most), style)
     row = max(summary.rows, key=lambda row: row.profile.kernel_count, default=None)
     if not summary.counts.marked and row is not None and row.profile.kernel_count:
         mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
@@ -565,6 +552,8 @@ def open_lines(summary: Summary) -> list[str]:
     undecided; where broken limits were measured, which no failure says."""
     is_open = summary.open or summary.counts.told["undecided"]
     lines = [f"kernelprof: {summary.sentence}"] if is_open else []
+    if "no CUDA device" in summary.counts.unjudged:
+        lines.append(f"kernelprof: {_WITHOUT_A_GPU[0]}")
     if any(row.told == "failed" for row in summary.rows):
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))

@@ -25,7 +25,7 @@ from pytest_kernelprof.summary.words import (
     title,
     value_words,
 )
-from pytest_kernelprof.units import format_time, printable
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Cause, Verdict
-    from pytest_kernelprof.summary.records import Entry, Problem, Told
+    from pytest_kernelprof.summary.records import Entry, Problem
 
 
 _MOST_TESTS, _MOST_TASKS, _MOST_PLACES, _MOST_LIMITS, _LONGEST = 3, 6, 3, 3, 100
@@ -102,8 +102,8 @@ def _lines_of(entry: Entry) -> str:
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
-    limits with their values and, if it is one thing, the cause."""
-    found = ", ".join(first_of(worst.found, _MOST_LIMITS))
+    first limit with its values."""
+    found = ", ".join(first_of(worst.found, 1, "{} more"))
     found = found.partition(": ")[2] if found.startswith((WORSE, "against ")) else found
     limit = found.partition(": ")[0]
     if cause is not None:
@@ -120,8 +120,6 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
                 stem = words.partition(" [")[0]
                 return f"{words} -> {brief_words(came[0]).removeprefix(f'{stem} ')}"
             return f"{_SIGNED[cause.sign]}{words}"
-        if is_one and worst.told == "failed" and len(worst.found) == 1:
-            return f"{found}, {words.rpartition(': ')[2]}"
     return found
 
 
@@ -130,7 +128,7 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts, one.told))
+    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts))
     tests = _arguments(each.test.id for one in entries for each in one.each)
     command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
@@ -158,7 +156,10 @@ def _plan(run: Run, worst: Entry) -> Remedy:
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
     on_cpu = isinstance(worst, Row) and worst.profile.on_cpu
     fix = fix_words(worst.causes, on_cpu=on_cpu)
-    if snapshot is not None and (snapshot.accepts or snapshot.state in _SNAPSHOTS):
+    is_open = (
+        snapshot is not None and snapshot.state in _SNAPSHOTS and not any(_raised(test.verdicts))
+    )
+    if snapshot is not None and (snapshot.accepts or is_open):
         accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
         return Remedy(accept, _accepting(snapshot.device))
     conditions = [one.conditions for one in test.profiles]
@@ -169,11 +170,7 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
-        raised = any(_raised(test.verdicts, worst.told))
-        what = (
-            f"raise the limit to {_LIMITS}, or take more rounds" if raised else "take more rounds"
-        )
-        return Remedy(what, f"{command} --kernelprof-rounds={2 * max(rounds)}")
+        return Remedy("take more rounds", f"{command} --kernelprof-rounds={2 * max(rounds)}")
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
@@ -187,6 +184,8 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         command = f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
         return Remedy("; then ".join(filter(None, [cure, "measure again on all ranks"])), command)
     command += _on(profile.environment.kind)
+    if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
+        command += " --kernelprof-all --kernelprof-stacks"
     judged = (one for one in profile.verdicts if one.outcome in ("failed", "undecided"))
     sources = {one.comparison.source for one in judged if one.comparison is not None}
     for baseline in run.baselines:
@@ -212,7 +211,7 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     return Remedy(what, f"{command} --kernelprof-margin={margin * 100:.0f}%")
 
 
-def intended_words(verdicts: Iterable[Verdict], base: str, limits: str = "") -> str:
+def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> str:
     """Return what to do where what is worse than a revision or an earlier run is intended.
 
     Args:
@@ -220,7 +219,14 @@ def intended_words(verdicts: Iterable[Verdict], base: str, limits: str = "") -> 
     """
     raised = _listed(_raised(verdicts))
     allow = f"raise the limits to {limits or raised}, and " if raised else ""
-    return f"if it is intended, {allow}add --kernelprof-warn-only until {base} has it"
+    until = _accept_too(verdicts) or f"add --kernelprof-warn-only until {base} has it"
+    return f"if it is intended, {allow}{until}"
+
+
+def _accept_too(verdicts: Iterable[Verdict]) -> str:
+    """What else helps where a snapshot is exceeded, too. It counts against a revision as well."""
+    exceeded = any(one.of_snapshot and one.outcome == "failed" for one in verdicts)
+    return "accept the snapshot with --kernelprof-update" if exceeded else ""
 
 
 _MARGINS = 0.05
@@ -229,7 +235,8 @@ _MARGINS = 0.05
 
 _SNAPSHOTS: dict[TestState | None, str] = {
     "changed": "accept the change if it is intended",
-    "missing": "accept what the tests launch as their snapshots",
+    "missing": "accept what the tests launch as their snapshots, one set for each GPU model (see "
+    "docs/ci.md#keep-snapshots-of-two-gpu-models)",
 }
 """What an update of snapshots does where none is exceeded."""
 OR_ACCEPT = ", or accept it if it is intended"
@@ -237,16 +244,12 @@ OR_ACCEPT = ", or accept it if it is intended"
 
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
-    if _is_new(causes):
-        return f"remove the new {'operator' if on_cpu else 'kernel'}"
+    if new := sum(one.sign == "+" for one in causes):
+        return f"remove the new {'operator' if on_cpu else 'kernel'}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     is_slower = any(one.text.startswith(SLOWER) for one in causes)
     return "make the slower kernel faster" if is_slower else "undo the change"
-
-
-def _is_new(causes: Iterable[Cause]) -> bool:
-    return any(one.sign == "+" for one in causes)
 
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:
@@ -289,7 +292,7 @@ _SPARE = 1.05
 """A time that is raised gets so much more than was measured: else the next run is undecided."""
 
 
-def cure_words(verdicts: Iterable[Verdict], causes: Sequence[Cause] = (), limits: str = "") -> str:
+def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = (), limits: str = "") -> str:
     """Return what to do about broken limits: ``launch fewer kernels, or raise the limits:
     max_kernels(5) and max_launches(5)``; empty where none is broken.
 
@@ -298,11 +301,12 @@ def cure_words(verdicts: Iterable[Verdict], causes: Sequence[Cause] = (), limits
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
     what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
-    if _is_new(causes) or _of_one_rank(causes):
+    if any(one.sign == "+" for one in causes) or _of_one_rank(causes):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
     if not (raised := list(_raised(over))):
         return what if over else ""
-    return f"{what}, or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"
+    what += f", or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"
+    return "; then ".join(filter(None, [what, _accept_too(verdicts)]))
 
 
 def _cure_of(verdict: Verdict) -> str:
@@ -311,12 +315,10 @@ def _cure_of(verdict: Verdict) -> str:
     return "call fewer operators" if is_fewer else cure
 
 
-def _raised(verdicts: Iterable[Verdict], told: Told | None = "failed") -> Iterator[str]:
-    """Limits as they would hold, those that are broken, or undecided where that is what a test is
-    told to be: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
-    wrong = "undecided" if told == "undecided" else "failed"
+def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """Broken limits as they would hold: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
     for one in verdicts:
-        is_over = one.of_limit and one.outcome == wrong and one.metric and one.measured
+        is_over = one.of_limit and one.outcome == "failed" and one.metric and one.measured
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"
@@ -337,31 +339,10 @@ def _spared(verdict: Verdict) -> str:
     return f"{float(f'{most:.3g}'):.10g}us"
 
 
-_NEAR = 0.03
 _LOOSE = 2.0
 
 
 def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
-    """Times that are nearly over their limits, nearest first; limits that allow more than is
-    needed, loosest first."""
-    return (*_near(rows), *_loose(rows))
-
-
-def _near(rows: Iterable[Row]) -> list[Hint]:
-    """Times within 3 %, or one interval, of their limit."""
-    found = []
-    for row in rows:
-        for one in row.profile.verdicts:
-            if one.outcome == "passed" and one.unit == "us" and one.allowed:
-                value, allowed = one.measured or 0.0, one.allowed
-                left = (allowed - value) / allowed
-                if left <= max(_NEAR, ((one.high or 0.0) - (one.low or 0.0)) / allowed):
-                    words = f"{format_time(value)} of {format_time(allowed)}, {left:.1%} left"
-                    found.append((left, row.test.id, Hint("near", row.name, one.limit, words)))
-    return [hint for *_, hint in sorted(found, key=lambda one: one[:2])]
-
-
-def _loose(rows: Iterable[Row]) -> list[Hint]:
     """Exact limits above the largest value of their test, and times above twice theirs. Of one
     marker on a parametrised test the largest value of all counts."""
     seen: defaultdict[tuple[str, str, float], list[tuple[Row, Verdict]]] = defaultdict(list)
@@ -381,8 +362,8 @@ def _loose(rows: Iterable[Row]) -> list[Hint]:
             needs = value_words(spec.unit, most)
             words = f"allows {value_words(spec.unit, allowed)}, needs {needs}"
             name = several[0][0].name.partition("[")[0]
-            found.append((most / allowed, stem, Hint("tighten", name, limit, words)))
-    return [hint for *_, hint in sorted(found, key=lambda one: one[:2])]
+            found.append((most / allowed, stem, Hint(name, limit, words)))
+    return tuple(hint for *_, hint in sorted(found, key=lambda one: one[:2]))
 
 
 def unjudged_words(tests: Iterable[Test]) -> list[str]:

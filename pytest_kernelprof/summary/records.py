@@ -334,9 +334,8 @@ class HotKernel:
 
 
 class Hint(NamedTuple):
-    """A limit worth a look: "near" its value, or one to "tighten"."""
+    """A limit that allows more than is needed."""
 
-    kind: Literal["near", "tighten"]
     test: str
     limit: str
     words: str

@@ -107,8 +107,8 @@ class Summary:
     def headline(self) -> tuple[str, str]:
         """The first line, and a sentence below it: the verdict with what was not judged, else what
         there is beside the verdict."""
-        title, _, beside = ("", "", "") if self.open else self.sentence.partition("; ")
-        title = title or self.sentence
+        whole = (self.sentence, "", "")
+        title, _, beside = whole if self.open else self.sentence.partition("; ")
         return title.removesuffix("."), f"{beside[:1].upper()}{beside[1:]}"
 
 

@@ -31,20 +31,24 @@ def test_on_the_cpu_it_skips_and_names_the_limit(run: Run, marker: str) -> None:
     result = run(TEST.format(marker=marker))
     result.assert_outcomes(skipped=1)
     name = marker.partition("(")[0]
-    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:*: not applicable on the CPU: {name}"])
+    result.stdout.fnmatch_lines(
+        [f"SKIPPED * test_it.py:*: not applicable on the CPU: {name} (see docs/trust.md#*)"]
+    )
 
 
 @pytest.mark.project(TEST.format(marker="max_syncs(0)"))
 def test_with_workers_it_skips_too(result_of_workers: pytest.RunResult) -> None:
     result_of_workers.assert_outcomes(skipped=1)
     result_of_workers.stdout.fnmatch_lines(
-        ["SKIPPED * test_it.py:*: not applicable on the CPU: max_syncs"]
+        ["SKIPPED * test_it.py:*: not applicable on the CPU: max_syncs (see *)"]
     )
 
 
 def test_several_are_all_named(run: Run) -> None:
     result = run(TEST.format(marker="max_syncs(0)\n@pytest.mark.max_launches(1)"))
-    result.stdout.fnmatch_lines(["SKIPPED *: not applicable on the CPU: max_syncs, max_launches"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED *: not applicable on the CPU: max_syncs, max_launches (see *)"]
+    )
 
 
 def test_beside_a_limit_that_the_cpu_has_the_test_runs(run: Run) -> None:

@@ -141,7 +141,9 @@ FORMS = [
 
 def test_the_right_form_is_in_the_message(run) -> None:
     result = run(file_of(marker for marker, _ in FORMS))
-    assert_each_says(result, [f"*The form is: {form}" for _, form in FORMS])
+    assert_each_says(
+        result, [f"*The form is: {form} (see docs/reference.md#markers)" for _, form in FORMS]
+    )
 
 
 def test_a_limit_too_large_for_any_count_is_kept_or_refused(run) -> None:
@@ -177,7 +179,7 @@ def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
         [
             "E   MarkerError: @pytest.mark.forbid_kernel is not a marker; did you mean "
             'forbid_kernels? The form is: forbid_kernels("elementwise"). (If forbid_kernel is your '
-            "own marker, register it.)"
+            "own marker, register it.) (see docs/reference.md#markers)"
         ]
     )
 

@@ -230,7 +230,8 @@ def test_cpu(kernel_profile, kernelprof_device):
     result.stdout.fnmatch_lines(
         [
             "0 of 1 test is within its limits; 1 not judged (no CUDA device); *",
-            "not judged   to fail where there is no CUDA device: --kernelprof-require-gpu",
+            "not judged   to count CPU operators instead: --kernelprof-device=cpu",
+            "             to fail without a GPU: --kernelprof-require-gpu",
         ]
     )
 

@@ -135,13 +135,13 @@ def code_lines(path: Path) -> int:
 
 
 MODULES, LINES, LONGEST = 130, 26_350, 600
-"""What the package may have of them: they only become fewer."""
+"""What the package may have of them. Simplify first; raise them only with the reason in the commit."""
 
 
 def test_the_house_does_not_grow() -> None:
     sizes = [code_lines(path) for path in FILES]
-    assert len(FILES) <= MODULES
-    assert sum(sizes) <= LINES
+    assert len(FILES) <= MODULES, "too many modules: simplify, or see MODULES above"
+    assert sum(sizes) <= LINES, f"{sum(sizes) - LINES} lines too many: simplify, or see LINES above"
     assert max(sizes) <= LONGEST
 
 

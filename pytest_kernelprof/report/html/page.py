@@ -212,7 +212,8 @@ class _Tests:
 
     Attributes:
         titles: the headings of sections, by the kind of their groups.
-        marks: how many tests are marked so, each by its worst row. number: of rows. without: how
+        worst: the worst mark of all rows of a test, by its id: it is filtered and counted by it.
+        marks: how many tests are marked so. number: of rows. without: how
             many have no detail.
     """
 
@@ -222,11 +223,10 @@ class _Tests:
         self.tables = list(_tables(summary))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
-        self._worst: dict[str, Told | None] = {}
-        for one in entries:
-            found = (self.mark_of(one), self._worst.get(one.test.id))
-            self._worst[one.test.id] = min(found, key=severity)
-        marks = Counter(self._worst.values())
+        self.worst: dict[str, Told | None] = {}
+        for one in sorted(entries, key=lambda one: severity(self.mark_of(one))):
+            self.worst.setdefault(one.test.id, self.mark_of(one))
+        marks = Counter(self.worst.values())
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
         self.number = len(entries)
         self.titles = {
@@ -239,10 +239,6 @@ class _Tests:
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
-
-    def worst(self, one: Entry) -> Told | None:
-        """The worst mark of all rows of its test, by which it is filtered and counted."""
-        return self._worst[one.test.id]
 
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,

@@ -350,7 +350,8 @@ def test_a_marker_that_is_nearly_ours_is_refused_with_the_right_form(
         refuse_misspelt(found)
     assert str(error.value) == (
         f"@pytest.mark.{written} is not a marker; did you mean {meant}? The form is: "
-        f"{KINDS[meant].form}. (If {written} is your own marker, register it.)"
+        f"{KINDS[meant].form}. (If {written} is your own marker, register it.) "
+        f"(see {MarkerError.page})"
     )
 
 

@@ -93,7 +93,10 @@ def test_what_is_undecided_does_what_was_asked(policy: str, told: str) -> None:
 
 def test_a_test_whose_limits_all_need_a_gpu_skips_on_the_cpu() -> None:
     found = of(judged(profile(environment=CPU), max_syncs=0, max_launches=1))
-    assert found == Conclusion(skip="not applicable on the CPU: max_syncs, max_launches")
+    assert found == Conclusion(
+        skip="not applicable on the CPU: max_syncs, max_launches "
+        "(see docs/trust.md#what-counts-without-a-gpu)"
+    )
 
 
 def test_beside_one_that_applies_it_does_not_skip() -> None:
@@ -171,7 +174,7 @@ def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: boo
     assert found.failure.startswith("snapshot: ") or not accepts
     assert found.accepts == accepts
     assert (found.failure.splitlines()[-1] == remedy) == accepts
-    assert ("--kernelprof-update" in found.failure) == accepts
+    assert ("pytest --kernelprof-update" in found.failure) == accepts
 
 
 def test_a_broken_comparison_is_a_failure() -> None:

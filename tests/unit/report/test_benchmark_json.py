@@ -13,7 +13,7 @@ from records import CPU, absent, calls_of, counted, timed
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile
-from pytest_kernelprof.report.exports import benchmarks_of, stats_of
+from pytest_kernelprof.report.exports import benchmarks_of
 from pytest_kernelprof.report.files import FORMS
 
 HOSTILE = 'test_x.py::test_it[<b>"|\n\x1b[31m\u202e😀\\ud800\0]'
@@ -25,19 +25,6 @@ def on_gpu(*us: float, **more: Any) -> Profile:
 
 def document(*tests: Test) -> dict[str, Any]:
     return benchmarks_of(Run(tests, began="2026-11-22T08:50:00Z")).document
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 12, 13, 96])
-def test_its_statistics_are_those_of_pytest_benchmark(count: int) -> None:
-    kind = pytest.importorskip("pytest_benchmark.stats").Stats
-    seconds = [(7 * i % 11 + i / 3 + 1) * 1e-6 for i in range(count)]
-    theirs = kind()
-    for one in seconds:
-        theirs.update(one)
-    ours = stats_of(seconds)
-    for name in kind.fields:
-        assert ours[name] == pytest.approx(getattr(theirs, name)), name
-    assert set(ours) == {*kind.fields, "data", "iterations"}
 
 
 def test_rounds_are_seconds_and_counts_stand_beside_them() -> None:

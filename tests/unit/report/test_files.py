@@ -12,7 +12,7 @@ from pytest_kernelprof.report.files import why_no_file, write_file
 
 
 def test_a_path_in_a_new_folder_is_fine(tmp_path: Path) -> None:
-    assert why_no_file(str(tmp_path / "new" / "run.json")) == ""
+    assert why_no_file("json", str(tmp_path / "new" / "run.json")) == ""
     assert (tmp_path / "new").is_dir()
 
 
@@ -37,7 +37,7 @@ def test_what_can_be_known_before_is_told(
     Path("file").touch()
     Path("to_nowhere").symlink_to("/proc/not_there/run.json")
     Path("loop").symlink_to("loop")
-    assert re.search(why, why_no_file(path))
+    assert re.search(why, why_no_file("json", path))
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

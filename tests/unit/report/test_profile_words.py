@@ -6,7 +6,7 @@ import pytest
 from records import CPU, H200, MLP, counted, mlp, profile, timed
 
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Neighbour
-from pytest_kernelprof.records.profile import Bound, Gaps, HostShares, Place, Profile, RoundGaps
+from pytest_kernelprof.records.profile import Bound, HostShares, Place, Profile
 from pytest_kernelprof.report.failure import overhead_lines
 from pytest_kernelprof.summary.verdicts import footing, integrity_words
 from pytest_kernelprof.summary.words import line_words, place_words
@@ -98,17 +98,14 @@ def test_a_footing_says_where_how_complete_and_what_was_odd(of: Profile, words: 
     assert footing(of).endswith(words)
 
 
-def test_an_overhead_is_told_by_launch_host_and_gaps() -> None:
+def test_an_overhead_is_told_by_launch_and_host() -> None:
     found = mlp(
         timed("overhead_per_launch", [12.0]),
         host_shares=HostShares(0.6, 0.3, 0.1),
-        gaps=Gaps((RoundGaps(1.0, 2.0, 3.0), RoundGaps(3.0, 4.0, 5.0))),
     )
     assert overhead_lines(found) == [
         "overhead of each launch: 12.0us",
         "host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting",
-        "device idle between activities, profiled: 2.0us waits for the host, 3.0us between queued "
-        "kernels, 4.0us other",
     ]
 
 

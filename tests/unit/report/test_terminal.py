@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from records import CPU, GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
@@ -140,7 +139,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "",
         "where        tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
         "             200.0us) (test_near[gated-bf16])",
-        "to do        raise the limit to max_cuda_time('210us'), or take more rounds:",
+        "to do        take more rounds:",
         "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
         "                 --kernelprof-rounds=192",
         "",
@@ -497,7 +496,7 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
     ]
     assert "✓         3  u" in lines
     words = " ".join(" ".join(lines).split())
-    assert "to fail where there is no CUDA device: --kernelprof-require-gpu" in words
+    assert "to fail without a GPU: --kernelprof-require-gpu" in words
     assert "--kernelprof-require-gpu" in words
 
 
@@ -520,9 +519,7 @@ def test_advice_names_the_number_that_it_rests_on() -> None:
         bound=Bound("overhead", ""),
         verdicts=(kernels_limit("passed", 4, 12),),
     )
-    near = kept(199.4, verdicts=(time_limit("passed", 199.4, 200.0),))
-    lines = told(of("a.py::test_short[1]", short), of("a.py::test_near", near), width=120)
-    assert "near         test_near: max_cuda_time 199.4us of 200.0us, 0.3% left" in lines
+    lines = told(of("a.py::test_short[1]", short), width=120)
     assert "tighten      test_short: max_kernels allows 12, needs 4" in lines
 
 
@@ -577,18 +574,3 @@ def test_a_metric_that_has_a_column_is_not_told_by_its_cause_too() -> None:
     found = summary_of(Run((of("a.py::t", profile(MLP, metrics)),)))
     columns = {one.key for one in columns_of(found.rows, verbose=True)}
     assert columns & METRICS.keys() == {*CELLS, "would_wait"}  # which no limit is about
-
-
-@pytest.mark.parametrize(
-    ("width", "cause"), [(80, ""), (160, ", nvjet 256x128x64 TNT takes 150.0us")]
-)
-def test_where_to_look_leaves_out_a_cause_that_one_line_has_no_room_for(
-    width: int, cause: str
-) -> None:
-    slow = [replace(MLP[0], duration_us=150.0, source="src/models/mlp.py:31"), *MLP[1:2]]
-    found = profile(
-        slow, [timed("cuda_time", [250.0])], verdicts=(time_limit("failed", 250.0, 200.0),)
-    )
-    (_, where, to_do, *_) = told(of("test_it.py::test_step", found, outcome="failed"), width=width)
-    assert where == f"where        mlp.py:31: max_cuda_time: 250.0us > 200.0us{cause} (test_step)"
-    assert to_do.startswith("to do        make the slowest kernel faster")

@@ -57,7 +57,7 @@ def test_what_a_later_attempt_judged_was_judged() -> None:
 @pytest.mark.parametrize("ended", ["failed", "error", "skipped", "xfailed"])
 def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome) -> None:
     well = Test("t.py::t[1]", (one(kernels()),))
-    assert [one.kind for one in summary_of(Run((well,))).hints] == ["tighten"]
+    assert [one.test for one in summary_of(Run((well,))).hints] == ["t"]
     other = Test("t.py::t[2]", (one(kernels()),), outcome=ended)
     assert not summary_of(Run((well, other))).hints
 

@@ -206,16 +206,15 @@ def timed_limit(measured: float, allowed: float) -> Profile:
 @pytest.mark.parametrize(
     ("measured", "told"),
     [
-        (198.0, [("near", "198.0us of 200.0us, 1.0% left")]),
         (150.0, []),
-        (99.0, [("tighten", "allows 200.0us, needs 99.0us")]),
+        (99.0, ["allows 200.0us, needs 99.0us"]),
     ],
 )
-def test_times_near_their_limit_and_limits_that_are_loose(
-    measured: float, told: list[tuple[str, str]]
+def test_a_time_that_needs_less_than_half_of_its_limit_is_loose(
+    measured: float, told: list[str]
 ) -> None:
     found = summary_of(Run((Test("t.py::t", (timed_limit(measured, 200.0),)),)))
-    assert [(one.kind, one.words) for one in found.hints] == told
+    assert [one.words for one in found.hints] == told
 
 
 def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> None:
@@ -223,6 +222,4 @@ def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> 
         Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("passed", 12, n),)),))
         for n in (7, 9)
     ]
-    assert summary_of(Run(tuple(of))).hints == (
-        ("tighten", "t", "max_kernels", "allows 12, needs 9"),
-    )
+    assert summary_of(Run(tuple(of))).hints == (("t", "max_kernels", "allows 12, needs 9"),)
