@@ -84,22 +84,17 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
     ]
     verdicts = [
-        f"worse than {base}: {delta_words(one.comparison)}"
+        f"worse than {base}: {delta_words(one.comparison)}".replace(" in ", f"\n{INDENT}in ", 1)
         if one.comparison is not None and _of_revision(one) and one.outcome == "failed"
         else verdict_line(one, doubt)
         for one in told
     ]
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
-    pairs = ""
-    if told and _of_revision(told[0]):
-        verdicts[0], _, pairs = verdicts[0].partition(" in ")
     about = excess_words(profile, told[0]) if told else ""
     if about.startswith(": ") and width_of(verdicts[0] + about) > _STYLE.width:
         below.insert(0, about.removeprefix(": "))
     elif told:
         verdicts[0] += about
-    if pairs:
-        below.insert(0, f"in {pairs}")
     if over > 1:  # a summary shows this line alone
         verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
     return _message(verdicts, below)
