@@ -19,4 +19,4 @@ def step(tmp_path):
 def test_a_step_is_a_product_and_an_activation(step):
     assert step.integrity.complete, step.integrity.problems
     assert step.kernel_count <= 2, step.table()
-    assert not step.copies
+    assert len(step.copies) <= 1, step.copies  # of the input
