@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from compiled import hidden
+from unfinished import leaving_work
 
 from pytest_kernelprof import Profile, profile
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
@@ -22,7 +22,7 @@ def test_without_pytest_a_profile_is_one_call() -> None:
 
 
 def test_without_pytest_an_incomplete_profile_is_an_error() -> None:
-    with hidden() as call, pytest.raises(IncompleteProfile, match="profile incomplete"):
+    with leaving_work() as call, pytest.raises(IncompleteProfile, match="profile incomplete"):
         profile(call, device="cpu", rounds=1)
 
 

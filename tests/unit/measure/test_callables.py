@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from compiled import hidden
 from msgspec.structs import replace
 from records import GELU, counted, kernel, profile
+from unfinished import leaving_work
 
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
@@ -357,5 +357,5 @@ def test_a_candidate_that_does_nothing_where_the_reference_does_is_refused(work:
 def test_a_profile_that_stays_incomplete_ends_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     words = r"profile incomplete \(tried \d times\)"
-    with hidden() as call, pytest.raises(IncompleteProfile, match=words):
+    with leaving_work() as call, pytest.raises(IncompleteProfile, match=words):
         on_cpu(lambda: None, call)
