@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,8 +15,12 @@ def leaving_work() -> Iterator[Callable[[], None]]:
     """A call whose work a thread does that nobody waits for, until this is left."""
     threads: list[threading.Thread] = []
 
+    def late() -> None:
+        time.sleep(0.05)
+        torch.ones(4).add(1)
+
     def call() -> None:
-        threads.append(threading.Thread(target=lambda: torch.ones(4) + 1))
+        threads.append(threading.Thread(target=late))
         threads[-1].start()
 
     yield call
