@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE_PROJECT = ROOT / "example_project"
 PAGES = [
     *(ROOT / "README.md", EXAMPLE_PROJECT / "README.md"),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 EXAMPLE = re.compile(r"<!-- run: (passes|script) -->\n```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [

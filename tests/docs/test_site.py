@@ -36,8 +36,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_page_is_there(site: Path) -> None:
-    pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
-    assert pages | {"api", "404"} == {page.stem for page in site.glob("*.html")}
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).with_suffix(".html") for page in docs.rglob("*.md")}
+    made = {page.relative_to(site) for page in site.rglob("*.html")}
+    assert pages | {Path("api.html"), Path("404.html")} == made
 
 
 def test_the_api_has_each_public_name(site: Path) -> None:
@@ -48,7 +50,7 @@ def test_the_api_has_each_public_name(site: Path) -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    for page in site.glob("*.html"):
+    for page in site.rglob("*.html"):
         for tag in ("<script src=", '<link rel="stylesheet" href='):
             loaded = page.read_text().split(tag)[1:]
             assert not [one[:80] for one in loaded if one.lstrip('"').startswith(("http", "//"))]

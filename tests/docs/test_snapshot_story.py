@@ -1,4 +1,4 @@
-"""What docs/how-to.md quotes of a snapshot that no longer holds is what is printed."""
+"""What the page on kernel snapshots quotes of one that no longer holds is what is printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_geglu(kernel_profile):
     mlp = GatedMLP(64, 256)
     kernel_profile(mlp, torch.ones(32, 64))
 """
-PAGE = (ROOT / "docs" / "how-to.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "kernel-snapshots.md").read_text()
 QUOTED = dict(re.findall(r"<!-- printed: (\w+) -->\n```\n(.*?)```", PAGE, re.DOTALL))
 LOOSER = "looser: test_geglu::test_geglu: kernels 5 -> 6"
 (REMEDY,) = re.findall(r"^    pytest --kernelprof-update .*$", PAGE, re.MULTILINE)

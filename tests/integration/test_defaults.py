@@ -1,4 +1,4 @@
-"""Defaults for the tests of a folder, as docs/how-to.md shows them, and what does nothing."""
+"""Defaults for the tests of a folder, as their page shows them, and what does nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 Run = Callable[..., pytest.RunResult]
 
-HOW_TO = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text()
+HOW_TO = (Path(__file__).parents[2] / "docs" / "how-to" / "defaults.md").read_text()
 (HOOK,) = re.findall(r"```py\n(.*?)```", HOW_TO, re.DOTALL)
 TESTS = """
 import pytest, torch

@@ -164,5 +164,5 @@ def test_what_the_how_to_shows_is_what_is_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["diff", COMPILED, MLP]) == 0
-    how_to = (TRACES.parents[1] / "docs" / "how-to.md").read_text()
+    how_to = (TRACES.parents[1] / "docs" / "how-to" / "compare-traces.md").read_text()
     assert f"```\n{capsys.readouterr().out}```" in how_to

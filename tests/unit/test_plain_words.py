@@ -13,7 +13,7 @@ pytestmark = pytest.mark.bulk  # text is read here, no code runs
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "pytest_kernelprof"
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 # Phrases, and what to write instead.
 INSTEAD = {
     "(stale)": "outdated, not failing",

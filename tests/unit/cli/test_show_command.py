@@ -78,7 +78,7 @@ def test_a_few_kernels_stand_in_launch_order(capsys: pytest.CaptureFixture[str])
 
 def test_what_the_how_to_shows_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     told = "\n".join(shown(capsys, TRACES / "mlp.json.gz"))
-    how_to = (TRACES.parents[1] / "docs" / "how-to.md").read_text()
+    how_to = (TRACES.parents[1] / "docs" / "how-to" / "show-a-trace.md").read_text()
     assert f"```\n{told}\n```" in how_to
 
 
