@@ -489,7 +489,7 @@ def snapshot_lines(
     parts += [f"{unused} unused"] if unused else []
     lines = []
     for test, one in told:
-        if one.changes or (verbose and one.state not in (None, "same")):
+        if one.changes or one.state == "changed" or (verbose and one.state not in (None, "same")):
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
             lines += [f"    {line}" for line in change_lines(one.changes)]

@@ -89,8 +89,7 @@ def _head(summary: Summary) -> Iterator[str]:
     """The verdict, and why it may be of a part of the tests alone."""
     sign, (title, rest) = _SIGNS[MARKS[summary.told].tone], summary.headline
     yield " ".join(filter(None, ["###", sign, text(title, _LONGEST_NOTE)]))
-    if rest:
-        yield text(rest, _LONGEST_NOTE)
+    yield from filter(None, [text(rest, _LONGEST_NOTE)])
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 

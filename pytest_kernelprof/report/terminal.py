@@ -510,6 +510,9 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
 
 
 def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
+    """How it compares with baselines; before that, how to judge what needs a GPU."""
+    if "no CUDA device" in summary.counts.unjudged:
+        yield from labelled("not judged", _WITHOUT_A_GPU, style)
     for one in summary.compared:
         yield from labelled("against", [f"{one.short}: {one.words}"], style)
         yield from labelled("not compared", one.uncompared, style)
@@ -524,17 +527,11 @@ _WITHOUT_A_GPU = (
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
-    if "no CUDA device" in summary.counts.unjudged:
-        yield from labelled("not judged", _WITHOUT_A_GPU, style)
     yield from labelled("suite", [summary.suite], style)
     yield from _hottest_lines(summary, style)
     told = [f"{one.test}: {one.limit} {one.words}" for one in summary.hints]
     most = len(told) if style.verbosity > 0 else _MOST_NOTES
     yield from labelled("tighten", first_of(told, most), style)
-    row = max(summary.rows, key=lambda row: row.profile.kernel_count, default=None)
-    if not summary.counts.marked and row is not None and row.profile.kernel_count:
-        mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
-        yield from labelled("next", [f"to limit a test: {mark} on {row.name}"], style)
 
 
 def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
@@ -552,8 +549,8 @@ def open_lines(summary: Summary) -> list[str]:
     undecided; where broken limits were measured, which no failure says."""
     is_open = summary.open or summary.counts.told["undecided"]
     lines = [f"kernelprof: {summary.sentence}"] if is_open else []
-    if "no CUDA device" in summary.counts.unjudged:
-        lines.append(f"kernelprof: {_WITHOUT_A_GPU[0]}")
+    is_blind = "no CUDA device" in summary.counts.unjudged
+    lines += [f"kernelprof: {_WITHOUT_A_GPU[0]}"] if is_blind else []
     if any(row.told == "failed" for row in summary.rows):
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))

@@ -76,8 +76,7 @@ def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
     tasks = []
     for several in kinds[:_MOST_TASKS]:
         entries = [row for problem in several for row in problem.rows]
-        most = _MOST_PLACES + (len(several) == _MOST_PLACES + 1)  # "1 more" is as long
-        where = [*map(_where, several[:most]), *_more(len(several) - most)]
+        where = [*map(_where, several[:_MOST_PLACES]), *_more(len(several) - _MOST_PLACES)]
         tasks.append(Task(tuple(where), remedy_of(run, entries)))
     left = tuple(_more(sum(map(len, kinds[_MOST_TASKS:])), " below"))
     return (*tasks, *([Task(left, Remedy(""))] if left else []))
@@ -218,15 +217,16 @@ def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> 
         base: the name of that. limits: instead of what the verdicts say.
     """
     raised = _listed(_raised(verdicts))
-    allow = f"raise the limits to {limits or raised}, and " if raised else ""
+    allow = f"allow {limits or raised}, and " if raised else ""
     until = _accept_too(verdicts) or f"add --kernelprof-warn-only until {base} has it"
     return f"if it is intended, {allow}{until}"
 
 
 def _accept_too(verdicts: Iterable[Verdict]) -> str:
     """What else helps where a snapshot is exceeded, too. It counts against a revision as well."""
-    exceeded = any(one.of_snapshot and one.outcome == "failed" for one in verdicts)
-    return "accept the snapshot with --kernelprof-update" if exceeded else ""
+    found = [one.comparison for one in verdicts if one.of_snapshot and one.outcome == "failed"]
+    on = _on("cpu" if any(one and one.counted == "operators" for one in found) else "cuda")
+    return f"accept the snapshot with --kernelprof-update{on}" if found else ""
 
 
 _MARGINS = 0.05
@@ -239,7 +239,7 @@ _SNAPSHOTS: dict[TestState | None, str] = {
     "docs/ci.md#keep-snapshots-of-two-gpu-models)",
 }
 """What an update of snapshots does where none is exceeded."""
-OR_ACCEPT = ", or accept it if it is intended"
+OR_ACCEPT = ", or accept the change if it is intended"
 
 
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
@@ -301,6 +301,8 @@ def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = (), limits
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
     what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
+    slowest = [one.text.partition(" takes ")[0] for one in causes if " takes " in one.text]
+    what = what.replace("the slowest kernel", (slowest or ["the slowest kernel"])[0])
     if any(one.sign == "+" for one in causes) or _of_one_rank(causes):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
     if not (raised := list(_raised(over))):

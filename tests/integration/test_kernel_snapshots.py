@@ -78,7 +78,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "*",
             "  against the snapshot: + new, - gone",
             "  + * aten::mul *test_it.py:9*",
-            "  to do: remove the new operator, or accept it if it is intended:",
+            "  to do: remove the new operator, or accept the change if it is intended:",
             "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]
     )
@@ -494,7 +494,7 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     ]
     markdown = (pytester.path / "run.md").read_text()
     assert (
-        "or accept it if it is intended:<br>`pytest --kernelprof-update test_it.py::test_alone"
+        "or accept the change if it is intended:<br>`pytest --kernelprof-update test_it.py::test_alone"
         in markdown
     )
     assert "accept what the tests launch as their snapshots, one set for each GPU model" in markdown

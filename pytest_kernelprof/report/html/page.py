@@ -373,7 +373,9 @@ def _sum_of_kernels(profile: Profile) -> str:
     """How many there are, and what they take."""
     groups = kernel_groups(profile).values()
     number = count_words(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
-    return f"{number} in one round, {format_time(sum(us for _, us in groups))}"
+    in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
+    beside = ", by itself (pairs above are timed in turn)" if in_turn else ""
+    return f"{number} in one round, {format_time(sum(us for _, us in groups))}{beside}"
 
 
 def _measured(profile: Profile) -> list[str]:

@@ -71,7 +71,7 @@ def test_one_for_a_test_however_many_limits() -> None:
     assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
     assert title == "test_it[1]%3A max_kernels%3A 5 > 4; max_cuda_time%3A 234.9us > 200.0us"
     assert data.startswith("5 kernels, limit 4: ")
-    assert "%0Ato do: launch fewer kernels and make the slowest kernel faster, or " in data
+    assert "%0Ato do: launch fewer kernels and make nvjet 256x128x64 TNT x3 faster, or " in data
 
 
 def test_the_line_is_that_of_the_kernel_that_came() -> None:
@@ -88,7 +88,7 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
-    assert data.endswith("remove the new kernel, or accept it if it is intended: "
+    assert data.endswith("remove the new kernel, or accept the change if it is intended: "
                          "pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
 

@@ -119,7 +119,7 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
         "worse than main (abc1234): kernels 4 -> 5",
     ]
     assert told.count("max_kernels:") == 1
-    assert "if it is intended, raise the limits to max_kernels(5), and add" in told
+    assert "if it is intended, allow max_kernels(5), and add" in told
 
 
 def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_table() -> None:

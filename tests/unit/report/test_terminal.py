@@ -399,7 +399,6 @@ def test_of_a_suite_without_limits_the_costliest_are_listed_and_the_rest_is_coun
     assert rows(lines)[2] == "5 114.0 test_o"
     assert len(rows(lines)) == 13
     assert "5 more tests have no limit: -v lists all" in lines
-    assert any(line.startswith("next         to limit a test: @pytest.mark.max_") for line in lines)
 
 
 def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> None:
