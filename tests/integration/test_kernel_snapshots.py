@@ -494,8 +494,8 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     ]
     markdown = (pytester.path / "run.md").read_text()
     assert (
-        "or accept the change if it is intended:<br>`pytest --kernelprof-update test_it.py::test_alone"
-        in markdown
+        "or accept the change if it is intended:<br>"
+        "`pytest --kernelprof-update test_it.py::test_alone" in markdown
     )
     assert "accept what the tests launch as their snapshots, one set for each GPU model" in markdown
     capsys.readouterr()
