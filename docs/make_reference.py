@@ -1,4 +1,4 @@
-"""Writes the tables of reference.md that the code knows, between their markers in the page."""
+"""Writes the tables of the reference that the code knows, between their markers in its pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_kernelprof.records.profile import STATUSES
 from pytest_kernelprof.summary.records import MARKS, Mark
 from pytest_kernelprof.system import TRIED, WITHOUT
 
-PAGE = Path(__file__).with_name("reference.md")
+HERE = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _CALL = re.compile(r"\w+\([^)]*\)")
 _NAME = re.compile(r"--[\w-]+|[\w./]*_[\w./:%=]*|\w+=\"[^\"]*\"")
@@ -162,29 +162,33 @@ def versions_table() -> str:
     return _table("package | series", rows)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "signatures": signatures,
-    "markers": markers_table,
-    "metrics": metrics_table,
-    "outcomes": outcomes_table,
-    "options": options_table,
-    "commands": commands_table,
-    "exceptions": exceptions_table,
-    "versions": versions_table,
+BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+    "reference.md": {
+        "signatures": signatures,
+        "markers": markers_table,
+        "metrics": metrics_table,
+        "outcomes": outcomes_table,
+        "exceptions": exceptions_table,
+        "versions": versions_table,
+    },
+    "options.md": {"options": options_table, "commands": commands_table},
 }
-"""What makes each block, by its name in the page."""
+"""What makes each block of a page, by its name there."""
 
 
-def filled(page: str) -> str:
-    """Return the page with all of its blocks as the code has them.
+def filled(page: str, name: str) -> str:
+    """Return a page with all of its blocks as the code has them.
+
+    Args:
+        page: its text. name: its file.
 
     Raises:
         ValueError: the page lacks a block, or has one twice, or one that nothing makes.
     """
-    named = [found[2] for found in _BLOCK.finditer(page)]
-    if sorted(named) != sorted(BLOCKS):
-        raise ValueError(f"the blocks of the page are {named}; expected {list(BLOCKS)}, each once")
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]]()}\n\n{found[3]}", page)
+    named, blocks = [found[2] for found in _BLOCK.finditer(page)], BLOCKS[name]
+    if sorted(named) != sorted(blocks):
+        raise ValueError(f"the blocks of {name} are {named}; expected {list(blocks)}, each once")
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]()}\n\n{found[3]}", page)
 
 
 def _table(head: str, rows: Iterable[str]) -> str:
@@ -206,4 +210,6 @@ def _words(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in BLOCKS:
+        page = HERE / name
+        page.write_text(filled(page.read_text(encoding="utf-8"), name), encoding="utf-8")

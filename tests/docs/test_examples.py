@@ -61,7 +61,8 @@ def test_every_option_marker_and_metric_is_in_the_reference() -> None:
     from pytest_kernelprof.limits.kinds import KINDS
     from pytest_kernelprof.plugin.settings import OPTIONS
 
-    text = (ROOT / "docs" / "reference.md").read_text()
+    pages = [ROOT / "docs" / name for name in ("reference.md", "options.md")]
+    text = "\n".join(page.read_text() for page in pages)
     names = list(KINDS)
     for option in OPTIONS:
         if option.group:
