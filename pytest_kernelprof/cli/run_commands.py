@@ -87,7 +87,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
 def _tell_github(found: Run) -> None:
     """Report on GitHub. Paths in a document are relative to pytest's root folder, which must be
     this one."""
-    problem = github.append_summary(found, os.environ)
+    problem = github.append_summary(found, os.environ, os.getcwd())
     if problem:
         print(printable(f"kernelprof: {problem}"), file=sys.stderr)
     file_of = github.files_in_the_repository(os.getcwd(), os.environ)

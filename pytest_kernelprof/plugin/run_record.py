@@ -164,9 +164,10 @@ class RunRecord:
         from pytest_kernelprof.report import github
 
         try:
-            problem = github.append_summary(run, os.environ)
+            root = str(self._config.rootpath)
+            problem = github.append_summary(run, os.environ, root)
             found = [one for one in github.annotations_of(run) if not self._another_tells(one)]
-            file_of = github.files_in_the_repository(str(self._config.rootpath), os.environ)
+            file_of = github.files_in_the_repository(root, os.environ)
             told = [*github.commands(found, file_of), github.notice_of(run)]
             self._github_commands = list(filter(None, told))
         except Exception as error:

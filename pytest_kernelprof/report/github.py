@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.summary.advice import TO_DO
@@ -38,8 +39,11 @@ MOST_BYTES = 1024 * 1024
 _LEAST_BYTES = 4096
 
 
-def append_summary(run: Run, variables: Mapping[str, str]) -> str:
-    """Append the report of a run to the summary of this step.
+def append_summary(run: Run, variables: Mapping[str, str], root: str) -> str:
+    """Append the report of a run to the summary of this step, with links to its commit.
+
+    Args:
+        root: the folder that places are relative to.
 
     Returns:
         Why that failed, in words; empty if it did not.
@@ -52,13 +56,25 @@ def append_summary(run: Run, variables: Mapping[str, str]) -> str:
         room = MOST_BYTES - there - len("\n\n")
         if room < _LEAST_BYTES:
             return f"the step summary is full: {there} of {MOST_BYTES} bytes"
-        told = markdown_of(run, min(LIMIT, room))
+        told = markdown_of(run, min(LIMIT, room), _links(root, variables))
         with Real.buffered(Real.file(path, "ab")) as file:
             file.write(("\n" + told if there else told).encode())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         return f"the step summary {path} cannot be written ({why})"
     return ""
+
+
+def _links(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:
+    """A function that gives the address of a line at the commit of this step; empty without."""
+    known = [variables.get(f"GITHUB_{one}", "") for one in ("SERVER_URL", "REPOSITORY", "SHA")]
+    file_of, (server, repository, commit) = files_in_the_repository(root, variables), known
+
+    def link(place: Place) -> str:
+        file = quote(file_of(place)) if all(known) else ""
+        return f"{server}/{repository}/blob/{commit}/{file}#L{place.line}" if file else ""
+
+    return link
 
 
 def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:

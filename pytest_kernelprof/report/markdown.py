@@ -26,6 +26,7 @@ from pytest_kernelprof.summary.words import (
     line_words,
     percent_words,
     signed,
+    source_place,
     without_operators,
 )
 from pytest_kernelprof.units import printable
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause
+    from pytest_kernelprof.records.profile import Cause, Place
     from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone
     from pytest_kernelprof.summary.run import Summary
+
+    Link = Callable[[Place], str]
+    """The address of a line of code; empty where there is none."""
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
@@ -51,10 +55,11 @@ _CHANGES = ["| test | change | cause |", "|---|---|---|"]
 _STYLE = Style()
 
 
-def markdown_of(run: Run, limit: int = LIMIT) -> str:
+def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     """Return the whole file; where nothing is wrong and nothing changed, a few lines.
 
     Args:
+        link: where lines of code lead to.
         limit: so many bytes at most. What matters least is cut: what changed and needs no look,
             then details and rows from the least bad upward. A line says how much.
     """
@@ -67,7 +72,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES, *_CHANGES))) - _FOR_THE_CUT
     kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
     cut = Counter[_What]()
-    for what, make in _blocks(summary):
+    for what, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
         room -= sum(map(_size, lines))
         if room < 0:  # also for all that follows
@@ -126,12 +131,12 @@ def _with_code(words: str) -> str:
 _What = Literal["row", "detail", "change"]
 
 
-def _blocks(summary: Summary) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
+def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
     """What stands below the head, the most important first, and what makes its lines: the rows of
     problems; of each cause the kernels of its first test; tables of ranks; what changed and needs
     no look."""
     for problem in summary.problems:
-        yield from (("row", partial(list, [one])) for one in _rows(problem))
+        yield from (("row", partial(list, [one])) for one in _rows(problem, link))
     bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in summary.problems:
         worst = problem.rows[0]
@@ -141,7 +146,7 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, Callable[[], list[str]]]]
         if one.profile.other_ranks:
             yield "detail", partial(_ranks_of, one)
     for one in listed(summary).changed:
-        yield "change", partial(_change_of, one)
+        yield "change", partial(_change_of, one, link)
 
 
 def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
@@ -153,8 +158,8 @@ def _ranks_of(one: Row) -> list[str]:
     return _detail(one, count_words(len(one.profile.ranks), "rank"), list(table))
 
 
-def _change_of(one: Row) -> list[str]:
-    causes = _joined(map(_cause, one.causes))
+def _change_of(one: Row, link: Link) -> list[str]:
+    causes = _joined(_cause(each, link) for each in one.causes)
     return [row(_named(one), text(_changed(one), _LONGEST_NOTE), causes)]
 
 
@@ -162,15 +167,17 @@ def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", fence(lines))
 
 
-def _rows(problem: Problem) -> Iterator[str]:
+def _rows(problem: Problem, link: Link) -> Iterator[str]:
     """A row a test, a few of those with one cause; the first of them has it and what to do."""
     for at, one in enumerate(problem.rows[:_MOST_TESTS]):
-        causes = [_cause(each, one.found) for each in one.causes[1 if problem.shared else 0 :]]
+        causes = [
+            _cause(each, link, one.found) for each in one.causes[1 if problem.shared else 0 :]
+        ]
         if problem.shared and problem.cause is not None:
             number = f"{count_words(problem.tests, 'test')}: "
-            causes.insert(0, "as above" if at else number + _cause(problem.cause))
+            causes.insert(0, "as above" if at else number + _cause(problem.cause, link))
         if not any(each.lines or each.place for each in one.causes):
-            causes.append(code(line_words(one.place)))
+            causes.append(_linked(line_words(one.place), one.place, link))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
         wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
@@ -203,13 +210,21 @@ def _changed(one: Row) -> str:
     return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 
-def _cause(one: Cause, found: Sequence[str] = ()) -> str:
+def _cause(one: Cause, link: Link, found: Sequence[str] = ()) -> str:
     """A cause and its lines, without what stands beside it."""
     told = signed(one)
-    said = next((f"{each}; " for each in found if told.startswith(f"{each}; ")), "")
-    told = told.removeprefix(said)
+    for each in found:
+        told = told.removeprefix(f"{each}; ")
     told = without_operators(told) if ";" in told else told  # the details below have them
-    return " ".join(filter(None, [text(told, _LONGEST_CAUSE), code(cause_lines(one))]))
+    place = source_place(one.lines[0]) if one.lines else one.place
+    lines = _linked(cause_lines(one), place, link)
+    return " ".join(filter(None, [text(told, _LONGEST_CAUSE), lines]))
+
+
+def _linked(words: str, place: Place | None, link: Link) -> str:
+    """Lines of code, as a link to the first where it has an address."""
+    url = link(place) if place is not None else ""
+    return f"[{code(words)}]({url})" if url and words else code(words)
 
 
 def _joined(causes: Iterable[str]) -> str:

@@ -127,10 +127,8 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        where, *others = (where.words for where in one.where)
-        lines += labelled("where", [where], style)
+        lines += labelled("where", [one.where.words], style)
         lines += _remedy_lines(one.remedy, style)
-        lines += labelled("also", others, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
-_MOST_TESTS, _MOST_TASKS, _MOST_PLACES, _MOST_LIMITS, _LONGEST = 3, 6, 3, 3, 100
+_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _LONGEST = 3, 6, 3, 100
 _TESTS, _LIMITS = "{tests}", "{limits}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
@@ -65,31 +65,18 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     return _filled(_plan(run, entries[0]), entries)
 
 
-def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
-    """Return where to look and what to do, the worst first; problems that one remedy helps
-    together. Of very many the first are named."""
-    found: dict[Remedy, list[Problem]] = {}
-    for problem in problems:
-        plan = _plan(run, problem.rows[0])
-        found.setdefault(plan if plan.command else problem.remedy, []).append(problem)
-    kinds = list(found.values())
-    tasks = []
-    for several in kinds[:_MOST_TASKS]:
-        entries = [row for problem in several for row in problem.rows]
-        where = [*map(_where, several[:_MOST_PLACES]), *_more(len(several) - _MOST_PLACES)]
-        tasks.append(Task(tuple(where), remedy_of(run, entries)))
-    left = tuple(_more(sum(map(len, kinds[_MOST_TASKS:])), " below"))
-    return (*tasks, *([Task(left, Remedy(""))] if left else []))
+def tasks_of(problems: Sequence[Problem]) -> tuple[Task, ...]:
+    """Return where to look and what to do about each problem, the worst first; of very many the
+    first."""
+    tasks = [Task(_where(one), one.remedy) for one in problems[:_MOST_TASKS]]
+    left = [Task(Where("", f"{len(problems) - _MOST_TASKS} more below", ""), Remedy(""))]
+    return (*tasks, *(left if len(problems) > _MOST_TASKS else []))
 
 
 def _where(problem: Problem) -> Where:
     worst = problem.rows[0]
     named = worst.name if problem.tests == 1 else count_words(problem.tests, "test")
     return Where(_lines_of(worst), _what_of(worst, problem.cause), named)
-
-
-def _more(left: int, where: str = "") -> list[Where]:
-    return [Where("", f"{left} more{where}", "")] if left > 0 else []
 
 
 def _lines_of(entry: Entry) -> str:

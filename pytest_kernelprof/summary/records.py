@@ -240,9 +240,9 @@ class Where(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Where to look, for each problem, and what to do about all of them."""
+    """Where to look, and what to do."""
 
-    where: tuple[Where, ...]
+    where: Where
     remedy: Remedy
 
 

@@ -128,7 +128,7 @@ def summary_of(run: Run) -> Summary:
         counts=counts,
         overall=_overall_of(run, counts, left, compared),
         sentence=_sentence_of(counts, left, compared),
-        tasks=tasks_of(run, problems),
+        tasks=tasks_of(problems),
         open=left,
         problems=problems,
         rows=rows,

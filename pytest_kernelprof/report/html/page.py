@@ -90,21 +90,15 @@ def html_of(run: Run) -> str:
     summary = summary_of(run)
     baselines: dict[Source, str] = {one.baseline.source: one.base for one in summary.compared}
     detailer = Detailer({"snapshot": "the kernel snapshot", **baselines})
-    title, lede = summary.headline
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            title=title,
-            lede=lede,
-            summary=summary,
-            run=run,
-            tests=_Tests(summary, detailer),
-            most_rows=_MOST_ROWS,
-            most_causes=_MOST_CAUSES,
-            detailer=detailer,
-            **_assets(),
-        )
+    page = _templates().get_template("page.html.j2")
+    return page.render(
+        summary=summary,
+        run=run,
+        tests=_Tests(summary, detailer),
+        most_rows=_MOST_ROWS,
+        most_causes=_MOST_CAUSES,
+        detailer=detailer,
+        **_assets(),
     )
 
 

@@ -207,9 +207,9 @@ def test_the_summary_is_appended_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "summary"
     variables = {"GITHUB_STEP_SUMMARY": str(path)}
     run = Run((failing(),))
-    assert append_summary(run, variables) == ""
+    assert append_summary(run, variables, ".") == ""
     first = path.read_text()
-    assert append_summary(run, variables) == ""
+    assert append_summary(run, variables, ".") == ""
     assert path.read_text() == f"{first}\n{first}"
 
 
@@ -222,7 +222,7 @@ def test_the_summary_stays_below_what_github_takes(tmp_path: Path, there: int, t
     path = tmp_path / "summary"
     path.write_bytes(b"x" * there)
     run = Run(tuple(failing(f"test_{i}") for i in range(1000)))
-    why = append_summary(run, {"GITHUB_STEP_SUMMARY": str(path)})
+    why = append_summary(run, {"GITHUB_STEP_SUMMARY": str(path)}, ".")
     assert (why == "") == told
     if not told:
         assert why == f"the step summary is full: {there} of 1048576 bytes"
@@ -231,9 +231,11 @@ def test_the_summary_stays_below_what_github_takes(tmp_path: Path, there: int, t
 
 
 def test_where_there_is_no_summary_it_is_said(tmp_path: Path) -> None:
-    assert append_summary(Run(), {}) == "there is no step summary: GITHUB_STEP_SUMMARY is not set"
+    assert (
+        append_summary(Run(), {}, ".") == "there is no step summary: GITHUB_STEP_SUMMARY is not set"
+    )
     for path in (tmp_path, tmp_path / "no" / "such", "nul\0"):
-        why = append_summary(Run(), {"GITHUB_STEP_SUMMARY": str(path)})
+        why = append_summary(Run(), {"GITHUB_STEP_SUMMARY": str(path)}, ".")
         assert "cannot be written" in why
 
 
@@ -266,3 +268,22 @@ def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() 
     ((*_, title, data),) = told(*tests)
     assert title == "2 tests%3A snapshot%3A kernels 4 -> 5%3A + mul"
     assert data.startswith("test_a, test_b: + mul, from aten::mul")
+
+
+def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    summary = tmp_path / "summary.md"
+    variables = {
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "GITHUB_SERVER_URL": "https://github.example",
+        "GITHUB_REPOSITORY": "team/project",
+        "GITHUB_SHA": "abc",
+    }
+    latency = replace(OVER, limit="max_latency", metric="latency", unit="us", measured=9.0)
+    run = Run((failing("test_it", latency),))
+    assert append_summary(run, variables, str(tmp_path)) == ""
+    url = "https://github.example/team/project/blob/abc/tests/test_mlp.py#L31"
+    assert f"[`test_mlp.py:31`]({url})" in summary.read_text()
+    summary.write_text("")
+    append_summary(run, {"GITHUB_STEP_SUMMARY": str(summary)}, str(tmp_path))
+    assert "](" not in summary.read_text()
