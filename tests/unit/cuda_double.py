@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch.profiler import ProfilerActivity
 from pytest_kernelprof.gpu import bindings
 from pytest_kernelprof.gpu.bindings import Torch
 from pytest_kernelprof.gpu.inventory import Device
-from pytest_kernelprof.system import sleep
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 
@@ -23,13 +23,14 @@ class CudaDouble:
     Attributes:
         calls: what was called.
         error: what each call raises, as all do after a device-side assert.
-        hangs_s: how long a synchronisation takes.
+        hangs_s: how long a synchronisation takes, at most until it is released.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.error = ""
         self.hangs_s = 0.0
+        self.released = threading.Event()
 
     def functions(self) -> Torch:
         """torch's, with these in place of CUDA's; its profiler records the CPU alone."""
@@ -48,7 +49,7 @@ class CudaDouble:
         )
 
     def _synchronize(self) -> None:
-        sleep(self.hangs_s)
+        self.released.wait(self.hangs_s)
         self._called("synchronize")
 
     def _called(self, name: str) -> None:

@@ -166,6 +166,11 @@ def test_a_device_that_never_ends_is_waited_for_a_while_only(
     with pytest.raises(TimeoutError, match="mine"), Session(GPU, stacks=False):
         hangs()
     assert now_s() - before < 30
+    threads = sys._current_frames().keys()
+    cuda.released.set()  # else its thread would wake up in the call of another test
+    deadline = now_s() + 10
+    while sys._current_frames().keys() >= threads:
+        assert now_s() < deadline
 
 
 def test_waiting_is_over_when_the_device_is_done_and_nothing_is_raised(cuda: CudaDouble) -> None:
