@@ -47,6 +47,7 @@ from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
+from pytest_kernelprof.summary.comparisons import shown_name
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
 
@@ -306,8 +307,7 @@ class AgainstTests:
             return None
         found = self._judged(item, profiles)
         _put(item, found)
-        name = self._launches["baseline"].name
-        name = os.path.basename(name) if os.path.isabs(name) else name  # as reports name a folder
+        name = shown_name(self._launches["baseline"].name)
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:

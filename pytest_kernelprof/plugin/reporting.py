@@ -133,9 +133,8 @@ def _why_not_judged(
     ledger = test.ledger
     if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
-    if state.run.settings.update and len(ledger):
-        return ""  # its snapshot is written now
-    otherwise = "no snapshot of this device" if len(ledger) else "not measured"
+    without = "--kernelprof-update" if state.run.settings.update else "no snapshot of this device"
+    otherwise = without if len(ledger) else "not measured"
     return (state.why_unmeasured or ledger.unmeasured or otherwise).partition(":")[0]
 
 

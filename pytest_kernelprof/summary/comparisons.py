@@ -49,6 +49,11 @@ _ORDER = list(RESULTS)
 _FEW, _MOST_NAMED = 3, 5
 
 
+def shown_name(name: str) -> str:
+    """Return how reports name a revision, or a folder without the folders around it."""
+    return os.path.basename(name) if os.path.isabs(name) else name
+
+
 @dataclass(frozen=True)
 class BaselineSummary:
     """All that was compared with one baseline.
@@ -82,8 +87,7 @@ class BaselineSummary:
     def _name(self) -> str:
         """Of a document or a folder without the folders around it."""
         one = self.baseline
-        is_path = one.source == "run" or os.path.isabs(one.name)
-        return os.path.basename(one.name) if is_path else one.name
+        return os.path.basename(one.name) if one.source == "run" else shown_name(one.name)
 
     @cached_property
     def counts(self) -> Counter[Result]:

@@ -45,3 +45,11 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert write_file(str(path), "json", Run()) == "tests 0, profiles 0"
     assert path.read_bytes().startswith(b"{")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_times_for_trackers_need_pytest_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_kernelprof.report.files.find_spec", lambda name: None)
+    why = why_no_file("benchmark_json", str(tmp_path / "times.json"))
+    assert why == "it needs pytest-benchmark: pip install 'pytest-kernelprof[benchmark]'"

@@ -9,8 +9,9 @@ import pytest
 
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
+from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison
 from pytest_kernelprof.records.profile import Verdict
-from pytest_kernelprof.summary.advice import cure_words, update_command
+from pytest_kernelprof.summary.advice import cure_words, intended_words, update_command
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
 SIZES = ("max_memcpy_bytes", "max_peak_memory")
@@ -87,3 +88,24 @@ def test_a_speedup_that_is_missed_is_no_limit_to_raise() -> None:
     )  # fmt: skip
     over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=3)
     assert cure_words([over, slow]).endswith("or raise the limit: max_kernels(3)")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "command"),
+    [
+        ("kernels", "accept the snapshot with --kernelprof-update"),
+        ("operators", "accept the snapshot with --kernelprof-update --kernelprof-device=cpu"),
+    ],
+)
+def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_measured(
+    kernels: Any, command: str
+) -> None:
+    over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=3)
+    diff = KernelDiff(baseline_kernels=2, current_kernels=3, what=kernels)
+    found = ProfileComparison(source="snapshot", change="worse", kernels=diff)
+    exceeded = Verdict(limit="snapshot", outcome="failed", comparison=found)
+    assert cure_words([over, exceeded]).endswith(f"max_kernels(3); then {command}")
+    assert intended_words([over, exceeded], "main") == (
+        f"if it is intended, allow max_kernels(3), and {command}"
+    )
+    assert intended_words([over], "main").endswith("--kernelprof-warn-only until main has it")
