@@ -35,7 +35,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a limit or a comparison is not kept, in one line.
 
     Attributes:
-        text: for example ``elementwise [copy] x2, from aten::copy_ < MmBackward0``.
+        text: for example ``elementwise [copy] x2, from aten::copy_ in MmBackward0``.
         place: the line of the user's code to look at, where known.
         sign: "+" of a kernel that only the current profile has, "-" of one of the baseline.
         lines: where it is about several, all of them, as ``file:line``.

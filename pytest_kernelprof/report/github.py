@@ -18,9 +18,9 @@ from pytest_kernelprof.summary.words import (
     brief_words,
     cause_lines,
     count_words,
+    first_line,
     first_of,
     signed,
-    source_place,
 )
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
@@ -160,7 +160,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
         if not problem.remedy.command and tests == 1:  # the line is of the code, not of the test
             lines.append(f"run again: pytest {shlex.quote(first.test.id)}")
-    of_kernels = map(source_place, first.causes[0].lines[:1] if first.causes else ())
+    of_kernels = (first_line(one) for one in first.causes[:1] if one.lines)
     places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     warned = not failed and first.told != "to update"
     return Annotation(failed, warned, tests, places, title, tuple(lines))

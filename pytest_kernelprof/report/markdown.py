@@ -1,5 +1,5 @@
-"""A run as GitHub's Markdown: the verdict; a row a test with what is wrong, where, and what to do;
-details folded."""
+"""A run as GitHub's Markdown: the verdict; where to look and what to do; a row a test with what is
+wrong; details folded."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
     cause_lines,
     count_words,
+    first_line,
     first_of,
     in_code,
     line_words,
     percent_words,
     signed,
-    source_place,
     without_operators,
 )
 from pytest_kernelprof.units import printable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause, Place
-    from pytest_kernelprof.summary.records import Entry, Problem, Remedy, Tone
+    from pytest_kernelprof.summary.records import Entry, Problem, Task, Tone
     from pytest_kernelprof.summary.run import Summary
 
     Link = Callable[[Place], str]
@@ -47,11 +47,10 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
+_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_NAMES = 8, 10, 3, 40
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
-_TITLES = ["| | test | what is wrong | what to do |", "|:-:|---|---|---|"]
-_CHANGES = ["| test | change | cause |", "|---|---|---|"]
+_TITLES = ["| | test | what is wrong |", "|:-:|---|---|"]
 _STYLE = Style()
 
 
@@ -69,8 +68,8 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         [line for paragraph in paragraphs for line in (paragraph, "")]
         for paragraphs in (_head(summary), _totals(summary))
     )
-    room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES, *_CHANGES))) - _FOR_THE_CUT
-    kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
+    room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES * 2))) - _FOR_THE_CUT
+    kept: dict[_What, list[str]] = {"task": [], "row": [], "detail": [], "change": []}
     cut = Counter[_What]()
     for what, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
@@ -80,10 +79,10 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         else:
             kept[what] += lines
     rows = [*_TITLES, *kept["row"], ""] if kept["row"] else []
-    told = [*head, *rows, *totals, *kept["detail"]]
+    told = [*head, *kept["task"], *rows, *totals, *kept["detail"]]
     if kept["change"]:
         named = f"{count_words(len(listed(summary).changed), 'more profile')} changed"
-        told += details(named, [*_CHANGES, *kept["change"]])
+        told += details(named, ["| | test | what changed |", _TITLES[1], *kept["change"]])
     if cut:
         words = ", ".join(count_words(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -113,35 +112,40 @@ def _totals(summary: Summary) -> Iterator[str]:
 
 def _inside(words: str) -> str:
     """A part of a sentence, with the spaces at its ends."""
-    told = text(words)
-    return f"{' ' * words.startswith(' ')}{told}{' ' * (words.endswith(' ') and bool(told))}"
+    return f"{' ' * words.startswith(' ')}{text(words)}{' ' * words.endswith(' ')}"
 
 
-def _remedy(one: Remedy) -> str:
-    """What to do, with the command below; then what else may be done."""
-    command = code(one.command, _LONGEST_NOTE)
-    what = _with_code(one.what) + (":" if command else "")
-    return "<br>".join(filter(None, (what, command, _with_code(one.intended))))
+def _item(task: Task, link: Link) -> list[str]:
+    """An item of a list: where, and what to do; the command as a block that has a button to copy
+    it; what else may be done."""
+    (lines, what, test, place), (todo, command, intended) = task
+    where = [_linked(lines, place, link), text(what), f"(**{text(test)}**)" if test else ""]
+    told = [" ".join(filter(None, where)), _with_code(todo)]
+    item = ["<br>".join(filter(None, told)) + (":" if command else "")]
+    item += [*fence([command], "sh"), _with_code(intended)] if command else []
+    return ["- " + "\n  ".join(filter(None, item)), ""]
 
 
 def _with_code(words: str) -> str:
     return "".join((_inside, code)[at % 2](one) for at, one in enumerate(in_code(words)))
 
 
-_What = Literal["row", "detail", "change"]
+_What = Literal["task", "row", "detail", "change"]
 
 
 def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
-    """What stands below the head, the most important first, and what makes its lines: the rows of
-    problems; of each cause the kernels of its first test; tables of ranks; what changed and needs
-    no look."""
+    """What stands below the head, the most important first, and what makes its lines: what to do;
+    the rows of problems; of each cause the kernels of its first test; tables of ranks; what changed
+    and needs no look."""
+    for task in summary.tasks:
+        yield "task", partial(_item, task, link)
     for problem in summary.problems:
         yield from (("row", partial(list, [one])) for one in _rows(problem, link))
     bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
-            yield "detail", partial(_kernels_of, worst, bases)
+            yield "detail", partial(_kernels_of, worst, bases, problem)
     for one in summary.folded:
         if one.profile.other_ranks:
             yield "detail", partial(_ranks_of, one)
@@ -149,18 +153,24 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
         yield "change", partial(_change_of, one, link)
 
 
-def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
-    return _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
+def _kernels_of(one: Row, bases: Mapping[Source, str], problem: Problem) -> list[str]:
+    """Of the first test; the names of all tests where one row is for several."""
+    lines = _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
+    names = [each.name for row in problem.rows for each in row.each]
+    if len(names) == len(problem.rows):
+        return lines
+    named = ", ".join(first_of(list(map(code, names)), _MOST_NAMES, "and {} more"))
+    return [*lines[:-2], f"All of them: {named}.", "", *lines[-2:]]
 
 
 def _ranks_of(one: Row) -> list[str]:
-    table = map(plain, lines_of_ranks(one.profile, _STYLE))
-    return _detail(one, count_words(len(one.profile.ranks), "rank"), list(table))
+    table = list(map(plain, lines_of_ranks(one.profile, _STYLE)))
+    return _detail(one, count_words(len(one.profile.ranks), "rank"), table)
 
 
 def _change_of(one: Row, link: Link) -> list[str]:
-    causes = _joined(_cause(each, link) for each in one.causes)
-    return [row(_named(one), text(_changed(one), _LONGEST_NOTE), causes)]
+    told = [text(_changed(one), _LONGEST_NOTE), _joined(_cause(each, link) for each in one.causes)]
+    return [row(_SIGNS[MARKS[one.told].tone], _named(one), "<br>".join(filter(None, told)))]
 
 
 def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
@@ -168,24 +178,21 @@ def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
 
 
 def _rows(problem: Problem, link: Link) -> Iterator[str]:
-    """A row a test, a few of those with one cause; the first of them has it and what to do."""
-    for at, one in enumerate(problem.rows[:_MOST_TESTS]):
-        causes = [
-            _cause(each, link, one.found) for each in one.causes[1 if problem.shared else 0 :]
-        ]
-        if problem.shared and problem.cause is not None:
-            number = f"{count_words(problem.tests, 'test')}: "
-            causes.insert(0, "as above" if at else number + _cause(problem.cause, link))
+    """A row a test, a few of those with one cause below a row of the cause."""
+    if problem.shared and problem.cause is not None:
+        yield row("", f"**{count_words(problem.tests, 'test')}**", _cause(problem.cause, link))
+    for one in problem.rows[:_MOST_TESTS]:
+        own = one.causes[1:] if problem.shared else one.causes
+        causes = [_cause(each, link, one.found) for each in own]
         if not any(each.lines or each.place for each in one.causes):
             causes.append(_linked(line_words(one.place), one.place, link))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
         wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
-        todo = "as above" if at else _remedy(problem.remedy)
-        yield row("❌" if is_wrong else "⚠️", _named(one), "<br>".join(filter(None, wrong)), todo)
+        yield row("❌" if is_wrong else "⚠️", _named(one), "<br>".join(filter(None, wrong)))
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
-        yield row("", f"and {count_words(more, 'more test')}", "as above", "as above")
+        yield row("", f"and {count_words(more, 'more test')}", "")
 
 
 def found_words(one: Entry) -> str:
@@ -216,8 +223,7 @@ def _cause(one: Cause, link: Link, found: Sequence[str] = ()) -> str:
     for each in found:
         told = told.removeprefix(f"{each}; ")
     told = without_operators(told) if ";" in told else told  # the details below have them
-    place = source_place(one.lines[0]) if one.lines else one.place
-    lines = _linked(cause_lines(one), place, link)
+    lines = _linked(cause_lines(one), first_line(one), link)
     return " ".join(filter(None, [text(told, _LONGEST_CAUSE), lines]))
 
 
@@ -290,12 +296,13 @@ def code(words: str, most: int = MOST) -> str:
     return f"<code>{shown}</code>" if told else ""
 
 
-def fence(lines: Sequence[str], most: int = MOST) -> list[str]:
+def fence(lines: Sequence[str], language: str = "text") -> list[str]:
     """Lines as a block of code. Not as a ``diff``, which would show what is worse in green."""
+    most = MOST if language == "text" else _LONGEST_NOTE
     told = [printable(one if len(one) <= most else f"{one[:most]}…") for one in lines]
     ticks = max((len(run) for one in told for run in re.findall("`+", one)), default=0)
     marks = "`" * max(3, ticks + 1)
-    return [f"{marks}text", *told, marks]
+    return [f"{marks}{language}", *told, marks]
 
 
 def row(*cells: str) -> str:

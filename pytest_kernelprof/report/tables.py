@@ -186,7 +186,7 @@ def cut_middle(text: str, width: int) -> str:
 _MOST_LINES, _INDENT = 8, 2
 _SPACES = (re.compile(r"(?<![<>] )(?<= )"),)
 _JOINTS = (
-    re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= < )"),
+    re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= in )"),
     re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),
     re.compile(r"(?<=[_\-/., ])"),
 )
@@ -200,7 +200,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def wrapped_name(name: str, width: int, indent: int = _INDENT) -> list[str]:
     """Break a name at ``::`` or ``[``, else at an underscore, else anywhere; a chain of operators
-    before `` < `` if it can. Further lines are indented. A name of eight lines is cut in its
+    before `` in `` if it can. Further lines are indented. A name of eight lines is cut in its
     middle."""
     room = width - indent
     return _packed(cut_middle(name, _MOST_LINES * room), width, indent, _JOINTS)
@@ -220,7 +220,7 @@ def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]
 
 def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator[str]:
     """Break a text at the first of the joints, its longer pieces at the others, else anywhere."""
-    if width_of(text.rstrip()) - text.startswith(" < ") <= room:  # which begins no line
+    if width_of(text.rstrip()) - text.startswith(" in ") <= room:  # which begins no line
         yield text
     elif joints:
         for one in filter(None, joints[0].split(text)):
@@ -370,7 +370,7 @@ def _needed(last: Column, *, whole: bool) -> int:
     """Return how much room the last column has to have.
 
     Args:
-        whole: whether a chain of operators breaks only before `` < ``.
+        whole: whether a chain of operators breaks only before `` in ``.
     """
     if not whole:
         return min(last.least or _LEAST_LAST, _width_of(last))

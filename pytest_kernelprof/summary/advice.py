@@ -18,6 +18,7 @@ from pytest_kernelprof.summary.words import (
     brief_words,
     cause_lines,
     count_words,
+    first_line,
     first_of,
     limits_of,
     line_words,
@@ -76,14 +77,11 @@ def tasks_of(problems: Sequence[Problem]) -> tuple[Task, ...]:
 def _where(problem: Problem) -> Where:
     worst = problem.rows[0]
     named = worst.name if problem.tests == 1 else count_words(problem.tests, "test")
-    return Where(_lines_of(worst), _what_of(worst, problem.cause), named)
-
-
-def _lines_of(entry: Entry) -> str:
-    """The lines to look at, else the file."""
-    known = [one for one in entry.causes if one.sign != "-" and one.place]
+    known = [one for one in worst.causes if one.sign != "-" and one.place]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
-    return cause_lines(*told) or line_words(entry.place) or entry.file
+    lines = cause_lines(*told) or line_words(worst.place) or worst.file
+    place = first_line(told[0]) if told else worst.place
+    return Where(lines, _what_of(worst, problem.cause), named, place)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:

@@ -226,11 +226,13 @@ class Remedy(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where to look: the lines, or the file; what is wrong, shortly; the test, or how many."""
+    """Where to look: the lines, or the file; what is wrong, shortly; the test, or how many; the
+    first of the lines."""
 
     lines: str
     what: str
     test: str
+    place: Place | None = None
 
     @property
     def words(self) -> str:

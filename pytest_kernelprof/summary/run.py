@@ -160,7 +160,8 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
     first = "profile 1" if any(one.label == "profile 2" for one in test.profiles) else ""
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
-        if told in ("passed", None) and test.outcome == "passed" and _is_outdated(test):
+        is_outdated = _snapshot_of(test) in ("changed", "missing")
+        if told in ("passed", None) and test.outcome == "passed" and is_outdated:
             told = "to update"
         compared = _comparison_of(profile)
         if told is None and compared is not None and result_of(compared) == "not compared":
@@ -331,22 +332,14 @@ def _common_cause(entries: Sequence[Entry]) -> Cause | None:
     first, *others = map(_DIGITS.split, texts)
     if any(one[::2] != first[::2] for one in others):
         return causes[0]
-    columns = (sorted(several, key=_number) for several in zip(first, *others, strict=True))
+    found_at = zip(first, *others, strict=True)
+    columns = (sorted(one, key=lambda text: natural(text.replace(",", ""))) for one in found_at)
     words = (ends_words(one[0], one[-1], " to ") for one in columns)
     return structs.replace(causes[0], text="".join(words))
 
 
 _TIMES = re.compile(r" x\d+\b")
 _DIGITS = re.compile(r"(\d[\d,.]*\d|\d)")
-
-
-def _number(text: str) -> tuple[tuple[str, int], ...]:
-    return natural(text.replace(",", ""))
-
-
-def _is_outdated(test: Test) -> bool:
-    """Whether its snapshot has other kernels, or is missing."""
-    return _snapshot_of(test) in ("changed", "missing")
 
 
 def _snapshot_of(test: Test) -> TestState | None:
@@ -540,9 +533,7 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
         "cold": sum(bool(one.cold) or not one.settled for one in integrities),
         "with unproven graph replays": sum(one.graph_replays == "unproven" for one in integrities),
         "timed while other processes used the GPU": sum(one.contended for one in conditions),
-        "rounds discarded because the GPU throttled": sum(
-            one.discarded_rounds for one in conditions
-        ),
+        "rounds discarded because the GPU throttled": sum(c.discarded_rounds for c in conditions),
         "of CPU operators, not GPU kernels": 0 if on_cpu == len(profiles) else on_cpu,
     }
     told = [f"{number} {what}" for what, number in found.items() if number]
@@ -599,8 +590,7 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     elif not summary.counts.marked:
         shown = rest[:_COSTLIEST]
     else:
-        passed = [] if told else [row for row in rest if row.told == "passed"]
-        shown = passed[:_MOST_PASSED]
+        shown = [] if told else [row for row in rest if row.told == "passed"][:_MOST_PASSED]
     return Listed(
         changed=tuple(changed),
         rows=by_file(shown),
@@ -612,12 +602,9 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
 
 def _is_changed(row: Row) -> bool:
     one = row.comparison
-    return (
-        one is not None
-        and one.source != "snapshot"
-        and result_of(one) not in ("same", "not compared")
-        and row.told != "rerun"
-    )
+    if one is None or one.source == "snapshot" or row.told == "rerun":
+        return False
+    return result_of(one) not in ("same", "not compared")
 
 
 def _left_words(rows: Sequence[Row], shown: Collection[str]) -> str:

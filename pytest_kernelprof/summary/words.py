@@ -95,6 +95,11 @@ def cause_lines(*causes: Cause) -> str:
     return between.join([*told, *(["..."] if len(found) > _MOST_LINES else [])])
 
 
+def first_line(cause: Cause) -> Place | None:
+    """The first of the lines of a cause."""
+    return source_place(cause.lines[0]) if cause.lines else cause.place
+
+
 _DETAIL = re.compile(r", from | \(")
 
 
@@ -132,7 +137,7 @@ def source_place(source: str) -> Place | None:
 
 
 def chain_words(operators: tuple[str, ...], own: str = "") -> str:
-    """The innermost and the outermost of a chain of operators, for example ``aten::mm <
+    """The innermost and the outermost of a chain of operators, for example ``aten::mm in
     aten::linear``: the outermost is mostly the one that the user called. One where they are the
     same; empty without.
 
@@ -143,7 +148,7 @@ def chain_words(operators: tuple[str, ...], own: str = "") -> str:
     """
     callers = operators[1:] if own and operators[:1] == (own,) else operators
     called = [name for name in callers if not name.startswith(_NO_CALLERS)]
-    return ends_words(called[0], called[-1], " < ") if called else ""
+    return ends_words(called[0], called[-1], " in ") if called else ""
 
 
 def rank_words(verdict: Verdict) -> str:

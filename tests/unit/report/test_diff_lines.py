@@ -55,8 +55,8 @@ def test_another_in_its_place_is_told_on_both_sides() -> None:
     other = kernel(GEMM.replace("256x128", "192x128"), *LINEAR, us=11)
     assert lines(profile(MLP), profile([*MLP[:2], other, *MLP[3:]])) == [
         "5 kernels, some changed, GPU time 50.0us -> 51.0us (+2.0 %).",
-        "- 10.0us nvjet 256x128x64 TNT aten::mm < aten::linear",
-        "+ 11.0us nvjet 192x128x64 TNT aten::mm < aten::linear",
+        "- 10.0us nvjet 256x128x64 TNT aten::mm in aten::linear",
+        "+ 11.0us nvjet 192x128x64 TNT aten::mm in aten::linear",
     ]
 
 

@@ -31,7 +31,7 @@ def test_a_kernel_is_told_with_caller_line_and_time() -> None:
 
 
 def test_a_chain_is_told_by_its_innermost_and_its_outermost_operator() -> None:
-    assert "aten::mm < aten::linear" in kernel_table(mlp()).lines()[1]
+    assert "aten::mm in aten::linear" in kernel_table(mlp()).lines()[1]
 
 
 def test_the_autograd_engine_called_nothing() -> None:
@@ -127,20 +127,20 @@ def test_operators_wrap_and_what_the_kernel_works_on_stays() -> None:
     )
     _, *lines = kernel_table(profile([long])).lines(Style(100))
     assert "a.py:1" in lines[0]
-    assert " ".join(words(line) for line in lines).endswith("aten::mm < aten::an_operator")
+    assert " ".join(words(line) for line in lines).endswith("aten::mm in aten::an_operator")
 
 
 def test_a_copy_is_told_with_its_size() -> None:
     assert [words(line) for line in copy_table(profile(copies=(COPY,))).lines()] == [
         "# GPU us size copy called by",
-        "1 80.0 4.19 MB Memcpy DtoH (Device -> Pageable) aten::copy_ < aten::to",
+        "1 80.0 4.19 MB Memcpy DtoH (Device -> Pageable) aten::copy_ in aten::to",
     ]
 
 
 def test_a_wait_is_told_with_its_call() -> None:
     assert [words(line) for line in wait_table(profile(waits=(WAIT,))).lines()] == [
         "# waits in line called by",
-        "1 cudaStreamSynchronize b.py:2 aten::_local_scalar_dense < aten::item",
+        "1 cudaStreamSynchronize b.py:2 aten::_local_scalar_dense in aten::item",
     ]
 
 

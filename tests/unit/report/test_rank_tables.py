@@ -30,7 +30,7 @@ TABLE = [
 ]
 STRAGGLER = (
     "Rank 1 comes last to 1 of 1 collectives: rank 0 waits 60.0us for it in allreduce of 4 MB "
-    "(nccl:all_reduce < c10d::allreduce_, ddp.py:8)."
+    "(nccl:all_reduce in c10d::allreduce_, ddp.py:8)."
 )
 
 

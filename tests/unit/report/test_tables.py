@@ -67,19 +67,19 @@ def test_what_gives_way_first_is_gone_first_and_what_never_does_stays(
 
 
 COPY = "Memcpy DtoH (Device -> Pageable)"
-CHAIN = "aten::copy_ < aten::contiguous"
+CHAIN = "aten::copy_ in aten::contiguous"
 
 
 @pytest.mark.parametrize(
     ("width", "lines"),
     [
-        (64, [f"{COPY}  {CHAIN}"]),
-        (63, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
-        (52, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
-        (51, [COPY, f"    by {CHAIN}"]),
+        (65, [f"{COPY}  {CHAIN}"]),
+        (64, [f"{COPY}  aten::copy_", f"{' ' * 34}in aten::contiguous"]),
+        (53, [f"{COPY}  aten::copy_", f"{' ' * 34}in aten::contiguous"]),
+        (52, [COPY, f"    by {CHAIN}"]),
         (
             31,
-            ["Memcpy DtoH (D...e -> Pageable)", "    by aten::copy_", "      < aten::contiguous"],
+            ["Memcpy DtoH (D...e -> Pageable)", "    by aten::copy_", "      in aten::contiguous"],
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_extra_columns_stand_before_the_last_two() -> None:
         ("TestIt::test_it_is_rather_long", ["TestIt::test_it_is_", "  rather_long"]),
         ("test_it_is_long[a parameter]", ["test_it_is_long", "  [a parameter]"]),
         ("test_it_is_long_too [backward]", ["test_it_is_long_too", "  [backward]"]),
-        ("aten::copy_ < aten::to_copy", ["aten::copy_", "  < aten::to_copy"]),
+        ("aten::copy_ in aten::to_copy", ["aten::copy_", "  in aten::to_copy"]),
         ("gelu [a], gelu [b], mul", ["gelu [a], gelu [b],", "  mul"]),
         ("a" * 30, ["a" * 18, "  " + "a" * 12]),
     ],

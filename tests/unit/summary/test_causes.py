@@ -36,7 +36,7 @@ def changes(old: list[Kernel], new: list[Kernel]) -> list[Cause]:
 def test_what_came_is_told_with_what_launched_it_and_where() -> None:
     copy = kernel("elementwise_kernel_copy", "aten::copy_", "MmBackward0", source="t.py:31")
     assert changes(list(MLP), [*MLP, copy]) == [
-        Cause("elementwise_kernel_copy, from aten::copy_ < MmBackward0", Place("t.py", 31), "+")
+        Cause("elementwise_kernel_copy, from aten::copy_ in MmBackward0", Place("t.py", 31), "+")
     ]
     assert [one.sign for one in changes(list(MLP), list(MLP[:4]))] == ["-"]
 
@@ -68,7 +68,7 @@ def test_waits_and_copies_are_told_by_what_made_them() -> None:
 def test_a_time_is_told_by_what_takes_most_of_it() -> None:
     slow = mlp(timed("cuda_time", [50.0] * 12))
     (cause,) = broken(slow, max_cuda_time="10us")
-    assert cause.text == "nvjet 256x128x64 TNT x3 takes 30.0us, from aten::mm < aten::linear"
+    assert cause.text == "nvjet 256x128x64 TNT x3 takes 30.0us, from aten::mm in aten::linear"
 
 
 def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() -> None:
@@ -76,7 +76,7 @@ def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() 
     (cause,) = broken(profile([MLP[0], *kernels], place=Place("test_mlp.py", 3)), max_kernels=2)
     assert cause == Cause(
         "3 kernels, limit 2: vectorized_elementwise [mul] x2, from aten::mul; "
-        "nvjet 256x128x64 TNT, from aten::mm < aten::linear",
+        "nvjet 256x128x64 TNT, from aten::mm in aten::linear",
         Place("test_mlp.py", 3),
         lines=("mlp.py:6", "mlp.py:7"),
     )

@@ -90,7 +90,7 @@ def test_without_a_baseline_the_cause_is_what_ran_and_the_place_its_line_or_the_
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
     assert cause.text == (
         "4 kernels, limit 2: vectorized_elementwise [mul] x3, from aten::mul; "
-        "nvjet 256x128x64 TNT, from aten::mm < aten::linear"
+        "nvjet 256x128x64 TNT, from aten::mm in aten::linear"
     )
     assert cause.place == Place("model/mlp.py", 31)
     other = kernel(MUL, "aten::mul", source="model/mlp.py:32")

@@ -19,10 +19,10 @@ ENGINE, GRAPH = "autograd::engine::evaluate_function: Mm", "## Call CompiledFxGr
         (("aten::mm",), "aten::mm", ()),
         (("aten::mm", "MmBackward0", ENGINE), "", ("aten::mm", "MmBackward0")),
         ((GRAPH, "aten::mm", GRAPH), "", ("aten::mm",)),
-        (("f < g", "h"), "", ("f < g", "h")),
+        (("f in g", "h"), "", ("f in g", "h")),
     ],
 )
 def test_of_a_chain_the_innermost_and_the_outermost_caller_are_told(
     operators: tuple[str, ...], own: str, told: tuple[str, ...]
 ) -> None:
-    assert chain_words(operators, own) == " < ".join(told)
+    assert chain_words(operators, own) == " in ".join(told)
