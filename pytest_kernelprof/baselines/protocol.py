@@ -76,12 +76,10 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         files: absolute paths.
         kept: the tests that are measured because they have a snapshot, which only the run knows.
-        loads: whether to load what profiling needs, after the answer. A fresh worker waits then.
     """
 
     files: tuple[str, ...]
     kept: tuple[str, ...] = ()
-    loads: bool = False
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):

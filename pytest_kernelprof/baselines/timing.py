@@ -407,7 +407,7 @@ class FreshPairs:
         if step.step == "start":
             return worker.start()
         if step.step == "collect":
-            return worker.ask(Collect(tuple(self._files[step.side]), loads=True))
+            return worker.ask(Collect(tuple(self._files[step.side])))
         if worker.collected is None or call.id not in worker.collected.ids:
             raise WorkerError("a fresh process does not collect the test")
         answer = worker.ask(call)

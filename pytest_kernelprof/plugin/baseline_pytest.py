@@ -29,7 +29,6 @@ from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.plugin.collector import ATTRIBUTE
 from pytest_kernelprof.plugin.items import run_state, state_of
-from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Test
@@ -121,8 +120,6 @@ class Served:
             self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
             self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
-            if asked.loads:
-                torch_profiler.load()
         return True
 
     @pytest.hookimpl(tryfirst=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import operator
 import os
 import statistics
+import sys
 import threading
 import warnings
 from dataclasses import dataclass, field
@@ -207,11 +207,20 @@ class Running:
         _taken_over.append(self)
 
 
-def load() -> None:
-    """Load what torch loads when a profiler first starts: its compiler, which takes seconds."""
-    torch = bound().module
-    if hasattr(torch, "_inductor"):  # as torch.profiler asks
-        importlib.import_module("torch._inductor.config")
+@contextlib.contextmanager
+def _without_the_compiler(torch: Any) -> Iterator[None]:
+    """Keep torch.profiler from loading torch's compiler, which takes seconds: it would only ask
+    whether its CUDA graphs are on, which they are not before it is loaded."""
+    lazy = vars(torch).get("_lazy_modules", ())
+    is_on = "torch._inductor" in sys.modules or os.environ.get("TORCHINDUCTOR_CUDAGRAPHS") == "1"
+    hidden = {"_inductor"} & set(() if is_on else lazy)
+    for name in hidden:
+        lazy.discard(name)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            lazy.add(name)
 
 
 def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Running:
@@ -226,7 +235,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
     running: Running | None = None
     python_profiler = Real.getprofile()
     try:
-        with as_made(), warnings.catch_warnings():
+        with as_made(), _without_the_compiler(torch.module), warnings.catch_warnings():
             # torch 2.11 warns that events of earlier cycles are cleared; ours has one cycle.
             warnings.simplefilter("ignore", UserWarning)
             profiler = torch.profiler(

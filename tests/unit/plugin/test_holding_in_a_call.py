@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +14,6 @@ from records import profile
 
 from pytest_kernelprof.baselines.protocol import (
     At,
-    Collect,
     FromWorker,
     Go,
     RunTest,
@@ -26,7 +23,6 @@ from pytest_kernelprof.baselines.protocol import (
 from pytest_kernelprof.gpu import usage_lock
 from pytest_kernelprof.gpu.file_lock import can_lock_bytes
 from pytest_kernelprof.gpu.usage_lock import SharedGpuLock, lock_of
-from pytest_kernelprof.plugin import baseline_pytest
 from pytest_kernelprof.plugin.baseline_pytest import Served
 
 pytestmark = pytest.mark.skipif(not can_lock_bytes(), reason="needs locks that can be shared")
@@ -76,40 +72,3 @@ def test_a_fresh_worker_holds_only_in_the_call_that_is_timed(seat: SharedGpuLock
     served._asked = RunTest(holds=True, call="profile 2")
     served._after_call(SimpleNamespace(), SimpleNamespace(label=""))  # type: ignore[arg-type]
     assert seat.shares
-
-
-@pytest.mark.parametrize("loads", [True, False])
-def test_a_fresh_worker_loads_what_profiling_needs_when_it_has_answered(
-    loads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So the second of a pair does it while the first runs the test; the reference does not."""
-    log: list[str] = []
-    monkeypatch.setattr(baseline_pytest.torch_profiler, "load", lambda: log.append("loads"))
-    wire = SimpleNamespace(
-        send=lambda record: log.append(type(record).__name__),
-        receive=lambda: Collect((), loads=loads),
-    )
-    origins = SimpleNamespace(shared_with=lambda files: ())
-    code = SimpleNamespace(wrong=lambda modules: "", origins=origins)
-    manager = SimpleNamespace(get_plugins=list)
-    session: Any = SimpleNamespace(items=[], config=SimpleNamespace(pluginmanager=manager))
-    Served(wire, code, None).pytest_collection(session)  # type: ignore[arg-type]
-    assert log == ["Collected", "Collected", *["loads"] * loads]
-
-
-STARTS_A_PROFILER = """
-import sys, torch
-from pytest_kernelprof.profiler import torch_profiler
-torch_profiler.load()
-before = len(sys.modules)
-with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
-    pass
-print(len(sys.modules) - before)
-"""
-
-
-def test_what_profiling_needs_is_what_torch_loads_when_a_profiler_starts() -> None:
-    """In a process of its own, since others may have loaded it."""
-    command = [sys.executable, "-c", STARTS_A_PROFILER]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 20  # of several hundred

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import types
@@ -251,3 +252,18 @@ def test_many_profiles_in_a_row_leave_no_file_behind(
     for _ in range(20):
         measure(lambda: X + 1, Plan("cpu"))
     assert list(tmp_path.iterdir()) == []
+
+
+FIRST_PROFILE = """
+import sys, torch
+from pytest_kernelprof.api import profile
+assert profile(torch.relu, torch.ones(4), device="cpu").kernel_count == 1
+print("torch._inductor" in sys.modules, hasattr(torch, "_inductor"))
+"""
+
+
+def test_a_first_profile_does_not_load_torchs_compiler() -> None:
+    """Which takes seconds. In a process of its own, since others may have loaded it."""
+    command = [sys.executable, "-c", FIRST_PROFILE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
