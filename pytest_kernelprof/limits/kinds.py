@@ -202,7 +202,8 @@ def _how_many(parameter: str, given: int) -> str:
 
 
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
-    """At most this many kernels a call; with match="..." only those that match the pattern."""
+    """At most this many kernels a call; with match="...", a regular expression that is found in a
+    name or an operator, case ignored, only those."""
     if match is None:
         return Limit("max_kernels", "", "kernels", _whole(n))
     return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
@@ -214,7 +215,7 @@ def max_launches(n: Any) -> Limit:
 
 
 def max_cuda_time(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this sum of the kernels' durations, without those that communicate."""
+    """At most this sum of the durations of kernels that compute, the median of the rounds."""
     return Limit("max_cuda_time", "", "cuda_time", _time(time, us, ms))
 
 
@@ -231,7 +232,7 @@ def max_exposed_comm(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) 
 
 
 def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this time until the device is done."""
+    """At most this time until the device is done, the median of the rounds."""
     return Limit("max_latency", "", "latency", _time(time, us, ms))
 
 
@@ -268,13 +269,13 @@ def max_recompiles(n: Any) -> Limit:
 
 
 def expect_kernels(*patterns: Any) -> Limit:
-    """Exactly these kernels in launch order, one pattern each."""
+    """Exactly these kernels in launch order, one regular expression each."""
     wanted = tuple(None if one is ... else _pattern(one) for one in patterns)
     return Limit("expect_kernels", patterns=wanted)
 
 
 def forbid_kernels(*patterns: Any) -> Limit:
-    """No kernel that matches any of the patterns."""
+    """No kernel in whose name or operators a regular expression is found, case ignored."""
     if not patterns:
         raise TypeError("takes at least one pattern")
     forbidden = tuple(_pattern(one) for one in patterns)
@@ -432,7 +433,9 @@ _FORMS: dict[Callable[..., Limit], str] = {
 
 
 def _kind(make: Callable[..., Limit], form: str) -> Kind:
-    said = (make.__doc__ or "").rstrip(".")  # no docstrings are left under python -OO
+    said = " ".join((make.__doc__ or "").split()).rstrip(
+        "."
+    )  # no docstrings are left under python -OO
     return Kind(make.__name__, form, said[:1].lower() + said[1:], make)
 
 

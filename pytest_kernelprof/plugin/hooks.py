@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.trace_dir:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
-        from pytest_kernelprof.report.files import why_unwritable
+        from pytest_kernelprof.records.codec import why_unwritable
 
         if why := why_unwritable(folder):  # said at the start, not at the first trace
             raise pytest.UsageError(

@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
 Group = Literal["measure", "compare", "report", "environment"]
 GROUPS: dict[Group, str] = {
-    "measure": "kernelprof: measure (limits are markers: pytest --markers; more settings below)",
+    "measure": "kernelprof: measure (limits are markers: pytest --markers; ini settings: below)",
     "compare": "kernelprof: compare",
     "report": "kernelprof: report",
     "environment": "kernelprof: environment",
@@ -238,7 +238,8 @@ class Settings:
         "report a test as error (default) or not-judged if its device cannot be profiled",
     )
     warn_only = _flag(
-        "only warn where a limit, a snapshot or the revision would fail a test", "compare"
+        "only warn, in all tests, where a limit, a snapshot or the revision would fail one",
+        "compare",
     )
     trace_dir = Option[str | None](
         Kind("string", "a folder", _path, metavar="DIR"),
@@ -335,7 +336,10 @@ MARKED = {field.name: field.marked for field in _FIELDS if field.marked is not N
 _EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if field.marked)
 OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 # For ``pytest --markers``.
-MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
+MARKER_LINE = (
+    f"{OPTIONS_FORM}: how a test is profiled, each value optional. Limits are of one call of fn in "
+    "kernel_profile(fn, *args), the fixture; without it, of the whole test"
+)
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different
 # exceptions, and none tells the value apart from the words around it.

@@ -113,6 +113,22 @@ def text(words: str) -> str:
     return str(words).encode("utf-8", "backslashreplace").decode()
 
 
+def why_unwritable(folder: str) -> str:
+    """Return why nothing can be written to a folder, which is made if needed; empty if it can."""
+    beside = f"{folder}/.kernelprof-{Real.urandom(6).hex()}"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        try:
+            with Real.file(beside, "xb") as file:
+                file.write(b"x")
+        finally:
+            with contextlib.suppress(OSError):
+                Real.unlink(beside)
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
+
+
 def why_no_target(path: str | os.PathLike[str]) -> str:
     """Why a file cannot be put there, as far as what is there tells; empty where it can."""
     where = os.path.realpath(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 INDENT = "  "
 """Before each line that is no verdict."""
 _STYLE = Style(80 - len(INDENT))
+_NOTHING_MORE = re.compile(r"complete: \d+/\d+ launches matched( in \d+ rounds)?").fullmatch
+"""A profile that is whole, of which no more is to be known: the run says once that all are."""
 
 
 def failure_message(profile: Profile, base: str = "") -> str:
@@ -61,8 +64,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     """
     told = _open_verdicts(profile.verdicts)
     doubt = doubt_words(profile.conditions)
-    limits = limits_of([profile])
-    unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
+    unjudged = [verdict_line(one) for one in limits_of([profile]) if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
@@ -70,6 +72,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     if any(map(_of_revision, baselines)):
         todo.append(intended_words(told, base.partition(" (")[0]))
     shown = shown_rank(profile)
+    foot = footing(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
     below = [
@@ -81,7 +84,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *map(plain, lines_of_ranks(profile, _STYLE)),
         "",
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
-        *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
+        *([] if _NOTHING_MORE(foot) else wrapped(f"{of_rank}{foot}", _STYLE.width)),
     ]
     verdicts = [
         f"worse than {base}: {delta_words(one.comparison)}".replace(" in ", f"\n{INDENT}in ", 1)
@@ -92,7 +95,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     about = excess_words(profile, told[0]) if told else ""
     if about.startswith(": ") and width_of(verdicts[0] + about) > _STYLE.width:
-        below.insert(0, about.removeprefix(": "))
+        below[:0] = wrapped(about.removeprefix(": "), _STYLE.width)
     elif told:
         verdicts[0] += about
     if over > 1:  # a summary shows this line alone
@@ -104,7 +107,7 @@ def comparison_message(comparison: Comparison) -> str:
     """Return the assertions that do not hold, or may not hold; where; then the table of all
     callables."""
     told = _open_verdicts(comparison.verdicts)
-    places = dict.fromkeys(one.place for one in told if one.place is not None)
+    places = dict.fromkeys(filter(None, (one.place for one in told)))
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
     return _message(verdicts, [*code, *callable_lines(comparison)])
@@ -151,7 +154,8 @@ def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
 def code_lines(place: Place) -> list[str]:
     """Return the line of code, by its place and as it is written, where that is known."""
     code = linecache.getline(place.file, place.line).strip()
-    return [f"at {line_words(place)}", *([f"> {printable(code)}"] if code else [])]
+    told = ": ".join(filter(None, [f"at {line_words(place)}", printable(code)]))
+    return wrapped(told, _STYLE.width)
 
 
 def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
@@ -184,8 +188,8 @@ def _kernel_lines(
     new = new_kernels(profile)
     legend = [f"against {bases[new.source]}: + new, - gone"] if new else []
     lines = legend or _changes(profile, style, bases)
-    if lines and not new and judged.kernels:  # beside times that were taken in turn
-        lines += ["kernels of one call, measured by itself:"]
+    if lines and not new:  # times that were taken in turn: those of one call would be others
+        return lines[:-1]
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     if not judged.kernels:
         why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"
@@ -202,8 +206,7 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     lines = []
     for one in found:
         if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
-            legend = f"against {bases[one.source]}: + new, - gone, ~ changed"
-            lines += [legend, *told, ""]
+            lines += [f"against {bases[one.source]}: + new, - gone, ~ changed", *told, ""]
     return lines
 
 

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.records import codec
-from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_kernelprof.records.document import Run
-
-
-def why_unwritable(folder: str) -> str:
-    """Return why nothing can be written to a folder, which is made if needed; empty if it can."""
-    beside = f"{folder}/.kernelprof-{Real.urandom(6).hex()}"
-    try:
-        os.makedirs(folder, exist_ok=True)
-        try:
-            with Real.file(beside, "xb") as file:
-                file.write(b"x")
-        finally:
-            with contextlib.suppress(OSError):
-                Real.unlink(beside)
-    except (OSError, ValueError) as error:
-        return str(getattr(error, "strerror", None) or error)
-    return ""
 
 
 class Content(NamedTuple):
@@ -99,7 +81,8 @@ def why_no_file(form: str, path: str) -> str:
     if not os.path.basename(path):
         return "it names a folder"
     try:
-        return why_unwritable(os.path.dirname(os.path.realpath(path))) or codec.why_no_target(path)
+        folder = os.path.dirname(os.path.realpath(path))
+        return codec.why_unwritable(folder) or codec.why_no_target(path)
     except ValueError as error:  # a NUL
         return str(error)
 

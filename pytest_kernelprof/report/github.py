@@ -182,11 +182,8 @@ def _together(rows: Sequence[Entry]) -> str:
 
 def notice_of(run: Run) -> str:
     """Return the command that notes what was not judged; empty if everything was."""
-    summary = summary_of(run)
-    if not summary.open:
-        return ""
-    title = _property("kernelprof: not judged")
-    return f"::notice title={title}::{_data(line(summary.open, _LONGEST_LINE))}"
+    title, left = _property("kernelprof: not judged"), summary_of(run).open
+    return f"::notice title={title}::{_data(line(left, _LONGEST_LINE))}" if left else ""
 
 
 def commands(

@@ -19,13 +19,13 @@ from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import (
-    cause_lines,
     count_words,
     first_line,
     first_of,
     in_code,
     line_words,
     percent_words,
+    shown_lines,
     signed,
     without_operators,
 )
@@ -78,7 +78,7 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             cut[what] += 1
         else:
             kept[what] += lines
-    rows = [*_TITLES, *kept["row"], ""] if kept["row"] else []
+    rows = details("Test by test", [*_TITLES, *kept["row"]]) if kept["row"] else []
     told = [*head, *kept["task"], *rows, *totals, *kept["detail"]]
     if kept["change"]:
         named = f"{count_words(len(listed(summary).changed), 'more profile')} changed"
@@ -223,7 +223,7 @@ def _cause(one: Cause, link: Link, found: Sequence[str] = ()) -> str:
     for each in found:
         told = told.removeprefix(f"{each}; ")
     told = without_operators(told) if ";" in told else told  # the details below have them
-    lines = _linked(cause_lines(one), first_line(one), link)
+    lines = _linked(shown_lines(one), first_line(one), link)
     return " ".join(filter(None, [text(told, _LONGEST_CAUSE), lines]))
 
 

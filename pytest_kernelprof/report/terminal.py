@@ -37,11 +37,11 @@ from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Ro
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import CELLS, delta_line
 from pytest_kernelprof.summary.words import (
-    cause_lines,
     count_words,
     first_of,
     pair_words,
     percent_words,
+    shown_lines,
     signed,
     value_of,
     without_operators,
@@ -338,9 +338,9 @@ def _below_lines(
 def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterator[Line]:
     """Why, and where at the right if both fit; else one after the other, wrapped."""
     room, margin = style.width - indent, Span(" " * indent)
-    text, place = style.say(words), style.say(cause_lines(cause))
+    text, place = style.say(words), style.say(shown_lines(cause))
     colour: Colour = "red" if cause.sign == "+" else ""
-    if ";" in text and width_of(f"{text}  {place}") > room:  # operators give way to more kernels
+    if width_of(f"{text}  {place}") > room:  # operators give way
         text = without_operators(text)
     if place and width_of(f"{text}  {place}") <= room:
         yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
@@ -456,14 +456,12 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
 
 
 def _share_cell(row: Row) -> str:
-    one = _differing(row)
-    share = share_of(one) if one else None
+    share = share_of(one) if (one := _differing(row)) else None
     return "" if share is None else percent_words(share)
 
 
 def _range_cell(row: Row) -> str:
-    one = _differing(row)
-    return range_words(one) if one else ""
+    return range_words(one) if (one := _differing(row)) else ""
 
 
 def _differing(row: Row) -> ProfileComparison | None:

@@ -87,7 +87,7 @@ def _where(problem: Problem) -> Where:
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     first limit with its values."""
-    found = ", ".join(first_of(worst.found, 1, "{} more"))
+    found = ", ".join(first_of(worst.found, 2, "{} more"))
     found = found.partition(": ")[2] if found.startswith((WORSE, "against ")) else found
     limit = found.partition(": ")[0]
     if cause is not None:
@@ -112,7 +112,9 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    limits = _listed(limit for one in entries for limit in _raised(one.test.verdicts))
+    raised = {one.name.partition("[")[0]: _listed(_raised(one.test.verdicts)) for one in entries}
+    differ = len(set(raised.values())) > 1
+    limits = _listed(f"{them} on {name}" if differ else them for name, them in raised.items())
     tests = _arguments(each.test.id for one in entries for each in one.each)
     command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
@@ -154,7 +156,10 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
-        return Remedy("take more rounds", f"{command} --kernelprof-rounds={2 * max(rounds)}")
+        return Remedy(
+            "take more rounds, or raise the limit",
+            f"{command} --kernelprof-rounds={2 * max(rounds)}",
+        )
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
@@ -203,8 +208,9 @@ def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> 
     """
     raised = _listed(_raised(verdicts))
     allow = f"allow {limits or raised}, and " if raised else ""
-    until = _accept_too(verdicts) or f"add --kernelprof-warn-only until {base} has it"
-    return f"if it is intended, {allow}{until}"
+    until = f"add --kernelprof-warn-only (for all tests) until {base} has it"
+    until = _accept_too(verdicts) or until
+    return f"if intended, {allow}{until}"
 
 
 def _accept_too(verdicts: Iterable[Verdict]) -> str:
@@ -233,8 +239,9 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
         return f"remove the new {'operator' if on_cpu else 'kernel'}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
-    is_slower = any(one.text.startswith(SLOWER) for one in causes)
-    return "make the slower kernel faster" if is_slower else "undo the change"
+    slower = [one.text.removeprefix(SLOWER) for one in causes if one.text.startswith(SLOWER)]
+    named = "the slower kernels" if slower[1:] else "".join(slower).partition(",")[0]
+    return f"make {named} faster" if slower else "undo the change"
 
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:

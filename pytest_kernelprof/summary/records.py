@@ -142,7 +142,7 @@ class Broken:
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A test of which no profile tells what is wrong: it failed without one, or a comparison of
     callables is not as asserted.

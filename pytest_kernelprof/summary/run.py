@@ -107,8 +107,8 @@ class Summary:
     def headline(self) -> tuple[str, str]:
         """The first line, and a sentence below it: the verdict with what was not judged, else what
         there is beside the verdict."""
-        whole = (self.sentence, "", "")
-        title, _, beside = whole if self.open else self.sentence.partition("; ")
+        keeps = self.open and self.told != "failed"
+        title, _, beside = (self.sentence, "", "") if keeps else self.sentence.partition("; ")
         return title.removesuffix("."), f"{beside[:1].upper()}{beside[1:]}"
 
 
@@ -228,16 +228,8 @@ def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
 
 
 def _entry(test: Test, told: Told, found: str, cause: Cause) -> Entry:
-    file, name = parts_of(test.id)
-    return Entry(
-        test=test,
-        file=file,
-        name=name,
-        told=told,
-        found=(found,),
-        causes=(cause,),
-        place=cause.place or test.place,
-    )
+    place = cause.place or test.place
+    return Entry(test, *parts_of(test.id), told, (found,), (cause,), place)
 
 
 def worst_first(row: Row) -> Key:
@@ -301,7 +293,9 @@ def _what_agrees(row: Row) -> Any:
 
 # Problems: what needs a look, one cause told once.
 
-_NUMBERS = re.compile(r" x\d+\b|^\d+ \w+, limit \d+|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*")
+_NUMBERS = re.compile(
+    r" x\d+\b|^\d+ \w+, limit \d+|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*| at \S+:\d[\d, ]*"
+)
 
 
 def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
@@ -537,7 +531,8 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
         "of CPU operators, not GPU kernels": 0 if on_cpu == len(profiles) else on_cpu,
     }
     told = [f"{number} {what}" for what, number in found.items() if number]
-    return ", ".join([count_words(len(profiles), "profile"), *told])
+    whole = ["all complete"] if len(profiles) > 1 and not found["incomplete"] else []
+    return ", ".join([count_words(len(profiles), "profile"), *whole, *told])
 
 
 def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:

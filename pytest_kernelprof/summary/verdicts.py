@@ -484,7 +484,7 @@ def excess_words(profile: Profile, verdict: Verdict) -> str:
     words = brief_words(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
     if words and ";" not in cause.text:
         return f": {', '.join(filter(None, [words, lines]))}"
-    return f" at {lines}" if lines else ""
+    return f": {words} and others, {lines}" if words and lines else f" at {lines}" if lines else ""
 
 
 def _incomplete(profile: Profile) -> Cause:
@@ -636,25 +636,34 @@ def _kind_of(kernel: Kernel) -> _Kind:
 
 
 def _most_of(found: Sequence[_Kind]) -> Cause:
-    """How many there are of each name and chain, the most frequent first; the line of most."""
-    kinds = Counter((name, chain) for name, chain, _ in found).most_common()
-    words = [with_chain(times_words(name, n), chain) for (name, chain), n in kinds]
-    lines = (source_place(line) for (*_, line), _ in Counter(found).most_common(1))
-    return Cause("; ".join(first_of(words, _MOST_KINDS)), next(lines, None))
+    """How many there are of each name and chain, the most frequent first; of several kinds each
+    with its lines. The place is the line of most of the first kind that has one."""
+    lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, chain, line in found:
+        lines[name, chain].append(line)
+    kinds = sorted(lines.items(), key=lambda one: -len(one[1]))
+    words = []
+    for (name, chain), several in kinds:
+        there = cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
+        at = f" at {there}" if there and len(kinds) > 1 else ""
+        words.append(with_chain(f"{times_words(name, len(several))}{at}", chain))
+    known = (source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
+    return Cause("; ".join(first_of(words, _MOST_KINDS)), next(filter(None, known), None))
 
 
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
     """The kernels by kind. Which of them are extra is known only where none is allowed: else the
-    lines are those of all, and the place is the call unless there is one line."""
+    place is the line of a kind that is there most often, or the call."""
     kernels, pattern = profile.kernels, verdict.qualifier
     if pattern:
         kernels = tuple(_matching(kernels, pattern))
     cause = _most_of(list(map(_kind_of, kernels)))
-    if not cause.text or not verdict.allowed:
+    most = [number for _, number in Counter(map(_kind_of, kernels)).most_common(2)]
+    if not verdict.allowed or (cause.place and most[:1] > most[1:]):  # one kind stands out
         return cause
-    lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
-    place = source_place(lines[0]) if len(lines) == 1 else verdict.place or profile.place
-    return Cause(cause.text, place, lines=lines[:_MOST_LINES])
+    known = () if "; " in cause.text else (one.source for one in kernels if one.source)
+    lines = tuple(dict.fromkeys(known))[:_MOST_LINES]
+    return Cause(cause.text, verdict.place or profile.place, lines=lines)
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:

@@ -100,7 +100,13 @@ def first_line(cause: Cause) -> Place | None:
     return source_place(cause.lines[0]) if cause.lines else cause.place
 
 
-_DETAIL = re.compile(r", from | \(")
+def shown_lines(cause: Cause) -> str:
+    """The lines of a cause; none where its text has that of each kernel."""
+    return "" if _AT.search(cause.text) else cause_lines(cause)
+
+
+_AT = re.compile(r" at \S+:\d")
+_DETAIL = re.compile(rf", from | \(|{_AT.pattern}")
 
 
 def brief_words(cause: Cause) -> str:

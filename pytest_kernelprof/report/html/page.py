@@ -44,11 +44,11 @@ from pytest_kernelprof.summary.verdicts import (
     verdict_line,
 )
 from pytest_kernelprof.summary.words import (
-    cause_lines,
     count_words,
     doubt_words,
     in_code,
     parts_of,
+    shown_lines,
     shown_rank,
 )
 from pytest_kernelprof.units import format_time, printable
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause, Profile
     from pytest_kernelprof.report.tables import Column
-    from pytest_kernelprof.summary.records import Told
+    from pytest_kernelprof.summary.records import Problem, Told
     from pytest_kernelprof.summary.run import Summary
 
 
@@ -112,7 +112,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (cause_lines, comparison_line, comparison_notes, comparison_table, cut)
+    functions = (shown_lines, comparison_line, comparison_notes, comparison_table, cut)
     for one in (*functions, doubt_words, format_time, parts_of, verdict_line):
         found.globals[one.__name__] = one
     found.globals |= {"MARKS": MARKS, "in_code": in_code}
@@ -213,10 +213,11 @@ class _Tests:
 
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
         self._marked, self._detailer = summary.counts.marked, detailer
-        self._size = self._details = self.without = 0
+        self._size = self.without = 0
         self.tables = list(_tables(summary))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
+        self._places = {id(one): f"p{at}" for at, one in enumerate(entries, 1)}
         self.worst: dict[str, Told | None] = {}
         for one in sorted(entries, key=lambda one: severity(self.mark_of(one))):
             self.worst.setdefault(one.test.id, self.mark_of(one))
@@ -234,6 +235,11 @@ class _Tests:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
 
+    def place_of(self, problem: Problem) -> str:
+        """The place of the detail of its first row; empty if that has none."""
+        first = problem.rows[0].each[0]
+        return self._places[id(first)] if isinstance(first, Row) else ""
+
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
         then compact, then none. The template asks for them in the order of the page."""
@@ -242,8 +248,7 @@ class _Tests:
         if self._size > MOST_BYTES:
             self.without += 1
             return "", ""
-        self._details += 1
-        place = f"p{self._details}"
+        place = self._places[id(one)]
         if self._size > WHOLE_BYTES:
             found, drawn = self._detailer.compact(one.profile), 0
         else:

@@ -93,6 +93,7 @@
   function printDetails() {
     one("#printed")?.remove();
     const failed = all(".tests .group + [data-word=failed]").filter((row) => one(".inside", row));
+    for (const row of failed.slice(0, 6)) draw(one("details[id]", row));
     const parts = failed.map((row) => {
       const name = make("h3", {}, ...one("summary", row).cloneNode(true).childNodes);
       return make("section", {}, name, ...one(".inside > td", row).cloneNode(true).childNodes);
@@ -264,6 +265,11 @@
 
   function wake(details) {
     if (!details.open) return;
+    draw(details);
+    makeReachable(one(".inside", details.closest("tbody")));
+  }
+
+  function draw(details) {
     const inside = one(".inside", details.closest("tbody"));
     const found = data().details[details.id];
     if (found && !drawn.has(details)) {
@@ -271,11 +277,14 @@
       const scene = found.timeline && sceneOf(found);
       const [timeline, plots] = [".timeline-of", ".plots-of"].map((place) => one(place, inside));
       if (scene) timeline.append(timelineOf(scene, timeline.dataset.rank), treeOf(scene) ?? "");
-      plots.append(...found.plots.map((plot) => plotOf(plot, plots.dataset.rank)));
+      plots.append(...found.plots.filter(tells).map((plot) => plotOf(plot, plots.dataset.rank)));
       all("table.kernels", inside).forEach(addBars);
     }
-    makeReachable(inside);
   }
+
+  /** Whether a plot shows more than the numbers beside it: pairs, a limit, or more than three rounds. */
+  const tells = ({ title, rows, limit }) =>
+    title === "pairs" || limit !== null || rows.some((row) => row.values.length > 3);
 
   /** What scrolls sideways can be reached by the keyboard, and says what it is. */
   function makeReachable(within) {
@@ -338,7 +347,7 @@
     const times = names.map((cell) => numberIn(cell.previousElementSibling.textContent));
     const most = Math.max(...times);
     names.forEach((cell, i) => {
-      const name = cell.textContent.replace(/^.(new|gone|changed|fails a limit): /, "");
+      const name = cell.textContent.replace(/^.(new|gone|changed|breaks a limit): /, "").trim();
       const long = times[i] > 0 ? Math.max((times[i] / most) * 56, 0.8) : 0;
       const path = make("path", { class: `k-${familyOf(name)}`, d: `M0 3h${long}` });
       cell.previousElementSibling.prepend(make("svg", { class: "b" }, path));

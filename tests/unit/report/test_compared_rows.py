@@ -119,7 +119,7 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
         "note         t.py::test_it: other software: torch",
         "             a submodule is left out",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "3 profiles",
+        "3 profiles, all complete",
         "the run fails: 1 test is worse than main",
     ]
 

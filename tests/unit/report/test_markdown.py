@@ -206,9 +206,11 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
 def test_what_to_do_comes_first_then_a_row_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     lines = markdown_of(Run((test,))).split("\n")
-    assert lines[2:7] == [
+    assert lines[2:9] == [
         "- `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**)<br>"
         "launch fewer kernels, or raise the limit: `max_kernels(5)`",
+        "",
+        "<details><summary>Test by test</summary>",
         "",
         "| | test | what is wrong |",
         "|:-:|---|---|",
@@ -276,7 +278,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
 
 def test_details_unfold_with_the_kernels() -> None:
     page = page_of(broken())
-    assert page.texts("summary") == ["test_broken: max_kernels: 5 > 4"]
+    assert page.texts("summary") == ["Test by test", "test_broken: max_kernels: 5 > 4"]
     (block,) = page.raw_texts("pre")
     assert len(block.splitlines()) == 6
     assert page.unclosed == []
@@ -329,7 +331,7 @@ def test_what_changed_against_a_revision() -> None:
     assert better[1:] == [
         ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"]
     ]
-    assert page.texts("summary")[1] == "1 more profile changed"
+    assert page.texts("summary")[2] == "1 more profile changed"
     _, table = page.raw_texts("pre")
     assert table.startswith("against main (abc1234): + new, - gone\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
@@ -342,7 +344,7 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
     assert page.tables[0][1][2].startswith("worse than main: GPU time +10.0 % / ")
     assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][2]
-    assert page.texts("summary")[0] == "test_it: worse than main: GPU time +10.0 %"
+    assert page.texts("summary")[1] == "test_it: worse than main: GPU time +10.0 %"
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
@@ -427,7 +429,7 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
     if " row" in told:  # then nothing that matters less is there
-        assert page.texts("summary") == []
+        assert page.texts("summary") == ["Test by test"]
     shown = [cells[1] for cells in page.tables[0][1:] if not cells[1].startswith("and ")]
     assert shown == sorted(shown)
 

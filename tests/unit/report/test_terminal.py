@@ -97,7 +97,7 @@ def test_a_healthy_suite() -> None:
         "              4 calls   40.0us   4 %  vectorized_elementwise [gelu]",
         "              4 calls   40.0us   4 %  vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "4 profiles",
+        "4 profiles, all complete",
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "",
         "where        tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
         "             200.0us) (test_near[gated-bf16])",
-        "to do        take more rounds:",
+        "to do        take more rounds, or raise the limit:",
         "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
         "                 --kernelprof-rounds=192",
         "",
@@ -148,8 +148,8 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
-        "    4 kernels, limit 2: vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
-        "    vectorized_elementwise [gelu], mlp.py:31",
+        "    4 kernels, limit 2: vectorized_elementwise [mul] x2 at mlp.py:31; nvjet",
+        "    256x128x64 TNT; vectorized_elementwise [gelu]",
         "tests/test_story.py",
         "!                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -440,7 +440,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "    5 kernels, limit 4: nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
         "    vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "2 profiles",
+        "2 profiles, all complete",
     ]
 
 

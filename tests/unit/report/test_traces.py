@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.plugin.measuring import trace_path
-from pytest_kernelprof.report import files
-from pytest_kernelprof.report.files import why_unwritable
+from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.codec import why_unwritable
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_a_full_folder_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.Real, "file", full)
+    monkeypatch.setattr(codec.Real, "file", full)
     assert why_unwritable(str(tmp_path)) == "No space left on device"
     assert os.listdir(tmp_path) == []

@@ -106,6 +106,7 @@ def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_m
     exceeded = Verdict(limit="snapshot", outcome="failed", comparison=found)
     assert cure_words([over, exceeded]).endswith(f"max_kernels(3); then {command}")
     assert intended_words([over, exceeded], "main") == (
-        f"if it is intended, allow max_kernels(3), and {command}"
+        f"if intended, allow max_kernels(3), and {command}"
     )
-    assert intended_words([over], "main").endswith("--kernelprof-warn-only until main has it")
+    until = "--kernelprof-warn-only (for all tests) until main has it"
+    assert intended_words([over], "main").endswith(until)

@@ -75,10 +75,9 @@ def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() 
     kernels = [kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (6, 7)]
     (cause,) = broken(profile([MLP[0], *kernels], place=Place("test_mlp.py", 3)), max_kernels=2)
     assert cause == Cause(
-        "3 kernels, limit 2: vectorized_elementwise [mul] x2, from aten::mul; "
+        "3 kernels, limit 2: vectorized_elementwise [mul] x2 at mlp.py:6, 7, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm in aten::linear",
         Place("test_mlp.py", 3),
-        lines=("mlp.py:6", "mlp.py:7"),
     )
 
 

@@ -89,14 +89,14 @@ def test_without_a_baseline_the_cause_is_what_ran_and_the_place_its_line_or_the_
     over = profile(kernels, verdicts=(limit("failed", 2, 4),), place=Place("test_mlp.py", 7))
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
     assert cause.text == (
-        "4 kernels, limit 2: vectorized_elementwise [mul] x3, from aten::mul; "
+        "4 kernels, limit 2: vectorized_elementwise [mul] x3 at mlp.py:31, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm in aten::linear"
     )
     assert cause.place == Place("model/mlp.py", 31)
     other = kernel(MUL, "aten::mul", source="model/mlp.py:32")
     two_lines = replace(over, kernels=(*kernels, other))
     (cause,) = row_of(Test("t.py::t", (two_lines,), outcome="failed")).causes
-    assert cause.place == Place("test_mlp.py", 7)
+    assert cause.place == Place("model/mlp.py", 31)
     none_allowed = replace(over, verdicts=(limit("failed", 0, 4),))
     (cause,) = row_of(Test("t.py::t", (none_allowed,), outcome="failed")).causes
     assert cause.place == Place("model/mlp.py", 31)

@@ -96,7 +96,7 @@ def test_a_diff_names_new_kernels_and_launch_order_marks_them() -> None:
     told = compared(ProfileComparison(source="revision", change="worse", kernels=diff), new)
     assert (
         "Kernels against main (abc1234)\ntimekernellinelaunched by\n"
-        "9.0us\n+new: extra\nmlp.py:31\naten::mul\n4 kernels -> 5, GPU time "
+        "9.0us\n+new: extra\nmlp.py:31\naten::mul\n+ new\n4 kernels -> 5, GPU time "
     ) in told
     assert "\n3\n9.0\n+new: extra\n" in told  # the same kernel in launch order
 
