@@ -269,7 +269,7 @@ def max_recompiles(n: Any) -> Limit:
 
 
 def expect_kernels(*patterns: Any) -> Limit:
-    """Exactly these kernels in launch order, one regular expression each."""
+    """Exactly these kernels in launch order, a regular expression each; ... is for any kernels."""
     wanted = tuple(None if one is ... else _pattern(one) for one in patterns)
     return Limit("expect_kernels", patterns=wanted)
 

@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
 Group = Literal["measure", "compare", "report", "environment"]
 GROUPS: dict[Group, str] = {
-    "measure": "kernelprof: measure (limits are markers: pytest --markers; ini settings: below)",
+    "measure": "kernelprof: measure (limits are markers: pytest --markers; ini keys: kernelprof_*)",
     "compare": "kernelprof: compare",
     "report": "kernelprof: report",
     "environment": "kernelprof: environment",

@@ -493,8 +493,7 @@ def snapshot_lines(
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
             lines += [f"    {line}" for line in change_lines(one.changes)]
-    most = len(lines) if verbose else _FEW_LINES
-    shown = first_of(lines, most, "  ... and {} more lines with -v")
+    shown = lines if verbose else first_of(lines, _FEW_LINES, "  ... and {} more lines with -v")
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
     ends = f": {command}" if unused or (outdated and not counts_alone) else ""

@@ -202,10 +202,13 @@ def _kernel_lines(
 
 def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
-    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     lines = []
-    for one in found:
-        if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
+    for one in (verdict.comparison for verdict in profile.verdicts):
+        if (
+            one
+            and one.change in ("worse", "changed", "undecided")
+            and (told := diff_lines(one, style))
+        ):
             lines += [f"against {bases[one.source]}: + new, - gone, ~ changed", *told, ""]
     return lines
 

@@ -16,10 +16,10 @@ from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import (
     WORSE,
     brief_words,
-    cause_lines,
     count_words,
     first_line,
     first_of,
+    shown_lines,
     signed,
 )
 from pytest_kernelprof.system import Real
@@ -138,6 +138,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line: the tests and what is wrong, then for each why and what to do."""
     rows = [row for problem in problems for row in problem.rows]
     first, tests = rows[0], len({one.test.id for row in rows for one in row.each})
+    of_kernels = (first_line(one) for one in first.causes[:1] if one.lines)
+    places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     ended = first.told in FAILED_OTHERWISE and first.causes
     said, _, rest = first.causes[0].text.partition(". ") if ended else (found_words(first), "", "")
     wrong, cause = (_together(rows) if tests > 1 else "") or said, problems[0].cause
@@ -146,7 +148,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     title = f"{count_words(tests, 'test') if tests > 1 else first.name}: {wrong}"
     lines: list[str] = []
     for problem in problems:
-        whys = list(map(_cause, problem.rows[0].causes))
+        whys = [_cause(one, places[0] if places else None) for one in problem.rows[0].causes]
         if wrong == said and ended and len(title) <= _LONGEST_TITLE:  # else the title is cut
             whys[:1] = [rest] if rest else []
         head, *more = first_of(whys, _MOST_LINES, "and {} more") or [""]
@@ -160,15 +162,14 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
         if not problem.remedy.command and tests == 1:  # the line is of the code, not of the test
             lines.append(f"run again: pytest {shlex.quote(first.test.id)}")
-    of_kernels = (first_line(one) for one in first.causes[:1] if one.lines)
-    places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     warned = not failed and first.told != "to update"
     return Annotation(failed, warned, tests, places, title, tuple(lines))
 
 
-def _cause(one: Cause) -> str:
-    """With its lines where they are several, of which the annotation stands at one."""
-    return f"{signed(one)} ({cause_lines(one)})" if len(one.lines) > 1 else signed(one)
+def _cause(one: Cause, place: Place | None) -> str:
+    """With its lines where they are not the one that the annotation stands at."""
+    elsewhere = len(one.lines) > 1 or (one.place or place) != place
+    return f"{signed(one)} ({lines})" if elsewhere and (lines := shown_lines(one)) else signed(one)
 
 
 def _together(rows: Sequence[Entry]) -> str:

@@ -230,8 +230,7 @@ def launches(
     yield from (_gone(one) for one in gone if not one.at)
     for group in more:
         name, us = names[group.name] if group.name else "(name not kept)", group.duration_us
-        number = group.count
-        yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=number)
+        yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=group.count)
 
 
 def _gone(one: KernelChange) -> TableRow:

@@ -14,6 +14,7 @@ from pytest_kernelprof.report.failure import what_ran
 from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
+from pytest_kernelprof.summary.advice import tasks_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -47,7 +48,7 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_NAMES = 8, 10, 3, 40
+_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_TASKS = 8, 10, 3, 40
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
 _TITLES = ["| | test | what is wrong |", "|:-:|---|---|"]
@@ -118,10 +119,11 @@ def _inside(words: str) -> str:
 def _item(task: Task, link: Link) -> list[str]:
     """An item of a list: where, and what to do; the command as a block that has a button to copy
     it; what else may be done."""
-    (lines, what, test, place), (todo, command, intended) = task
-    where = [_linked(lines, place, link), text(what), f"(**{text(test)}**)" if test else ""]
-    told = [" ".join(filter(None, where)), _with_code(todo)]
-    item = ["<br>".join(filter(None, told)) + (":" if command else "")]
+    (lines, what, test, place), (todo, command, intended), told = task
+    named = f"(**{text(test)}**)" if test else ""
+    where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), text(what), named]
+    both = [" ".join(filter(None, where)), _with_code(todo)]
+    item = ["<br>".join(filter(None, both)) + (":" if command else "")]
     item += [*fence([command], "sh"), _with_code(intended)] if command else []
     return ["- " + "\n  ".join(filter(None, item)), ""]
 
@@ -137,7 +139,7 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
     """What stands below the head, the most important first, and what makes its lines: what to do;
     the rows of problems; of each cause the kernels of its first test; tables of ranks; what changed
     and needs no look."""
-    for task in summary.tasks:
+    for task in tasks_of(summary.problems, _MOST_TASKS):
         yield "task", partial(_item, task, link)
     for problem in summary.problems:
         yield from (("row", partial(list, [one])) for one in _rows(problem, link))
@@ -145,7 +147,7 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "to update"):
-            yield "detail", partial(_kernels_of, worst, bases, problem)
+            yield "detail", partial(_kernels_of, worst, bases)
     for one in summary.folded:
         if one.profile.other_ranks:
             yield "detail", partial(_ranks_of, one)
@@ -153,14 +155,8 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
         yield "change", partial(_change_of, one, link)
 
 
-def _kernels_of(one: Row, bases: Mapping[Source, str], problem: Problem) -> list[str]:
-    """Of the first test; the names of all tests where one row is for several."""
-    lines = _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
-    names = [each.name for row in problem.rows for each in row.each]
-    if len(names) == len(problem.rows):
-        return lines
-    named = ", ".join(first_of(list(map(code, names)), _MOST_NAMES, "and {} more"))
-    return [*lines[:-2], f"All of them: {named}.", "", *lines[-2:]]
+def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
+    return _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
 
 
 def _ranks_of(one: Row) -> list[str]:
@@ -186,10 +182,9 @@ def _rows(problem: Problem, link: Link) -> Iterator[str]:
         causes = [_cause(each, link, one.found) for each in own]
         if not any(each.lines or each.place for each in one.causes):
             causes.append(_linked(line_words(one.place), one.place, link))
-        is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
         wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
-        yield row("❌" if is_wrong else "⚠️", _named(one), "<br>".join(filter(None, wrong)))
+        yield row(_SIGNS[MARKS[one.told].tone], _named(one), "<br>".join(filter(None, wrong)))
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
         yield row("", f"and {count_words(more, 'more test')}", "")

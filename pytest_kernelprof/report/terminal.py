@@ -127,7 +127,7 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        lines += labelled("where", [one.where.words], style)
+        lines += labelled(f"where {style.sign(one.told)[0]}".rstrip(), [one.where.words], style)
         lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
@@ -470,8 +470,7 @@ def _differing(row: Row) -> ProfileComparison | None:
 
 
 def _bound(row: Row) -> str:
-    verdict = row.shown.bound.verdict
-    return "" if verdict == "unknown" else verdict
+    return verdict if (verdict := row.shown.bound.verdict) != "unknown" else ""
 
 
 def beside_words(row: Row, shown: Collection[str]) -> list[str]:

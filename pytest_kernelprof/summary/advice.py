@@ -66,12 +66,12 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     return _filled(_plan(run, entries[0]), entries)
 
 
-def tasks_of(problems: Sequence[Problem]) -> tuple[Task, ...]:
+def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
-    tasks = [Task(_where(one), one.remedy) for one in problems[:_MOST_TASKS]]
-    left = [Task(Where("", f"{len(problems) - _MOST_TASKS} more below", ""), Remedy(""))]
-    return (*tasks, *(left if len(problems) > _MOST_TASKS else []))
+    tasks = [Task(_where(one), one.remedy, one.rows[0].told) for one in problems[:most]]
+    left = [Task(Where("", f"{len(problems) - most} more below", ""), Remedy(""))]
+    return (*tasks, *(left if len(problems) > most else []))
 
 
 def _where(problem: Problem) -> Where:
@@ -196,8 +196,8 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     if most <= 0:
         return Remedy(again, command)
     margin = math.ceil(most / _MARGINS) * _MARGINS
-    what = f"{again} on a quiet GPU, or with a margin that allows {percent_words(most)}"
-    return Remedy(what, f"{command} --kernelprof-margin={margin * 100:.0f}%")
+    allow = f"if {percent_words(most)} is allowed, add --kernelprof-margin={margin * 100:.0f}%"
+    return Remedy(f"{again} on a quiet GPU", command, allow)
 
 
 def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> str:
@@ -353,8 +353,9 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
         tight = allowed <= (_LOOSE * most if spec.kind == "timed" else most)
         # Of a test that ends otherwise nobody knows what its code takes as it should be.
         if passed and not tight and all(row.told == "passed" for row, _ in several):
-            needs = value_words(spec.unit, most)
-            words = f"allows {value_words(spec.unit, allowed)}, needs {needs}"
+            words = (
+                f"allows {value_words(spec.unit, allowed)}, needs {value_words(spec.unit, most)}"
+            )
             name = several[0][0].name.partition("[")[0]
             found.append((most / allowed, stem, Hint(name, limit, words)))
     return tuple(hint for *_, hint in sorted(found, key=lambda one: one[:2]))

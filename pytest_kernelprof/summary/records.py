@@ -242,10 +242,11 @@ class Where(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Where to look, and what to do."""
+    """Where to look, and what to do; how the worst of the tests is marked."""
 
     where: Where
     remedy: Remedy
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)

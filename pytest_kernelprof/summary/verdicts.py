@@ -484,7 +484,8 @@ def excess_words(profile: Profile, verdict: Verdict) -> str:
     words = brief_words(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
     if words and ";" not in cause.text:
         return f": {', '.join(filter(None, [words, lines]))}"
-    return f": {words} and others, {lines}" if words and lines else f" at {lines}" if lines else ""
+    told = f": {words} and others, " if words and not cause.lines else " at "
+    return f"{told}{lines}" if lines else ""
 
 
 def _incomplete(profile: Profile) -> Cause:
@@ -636,16 +637,16 @@ def _kind_of(kernel: Kernel) -> _Kind:
 
 
 def _most_of(found: Sequence[_Kind]) -> Cause:
-    """How many there are of each name and chain, the most frequent first; of several kinds each
-    with its lines. The place is the line of most of the first kind that has one."""
+    """How many there are of each name and chain, the most frequent first, each with its lines where
+    they differ. The place is the line of most of the first kind that has one."""
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, chain, line in found:
         lines[name, chain].append(line)
     kinds = sorted(lines.items(), key=lambda one: -len(one[1]))
-    words = []
+    words, differ = [], len({line for *_, line in found}) > 1
     for (name, chain), several in kinds:
         there = cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
-        at = f" at {there}" if there and len(kinds) > 1 else ""
+        at = f" at {there}" if there and kinds[1:] and differ else ""
         words.append(with_chain(f"{times_words(name, len(several))}{at}", chain))
     known = (source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
     return Cause("; ".join(first_of(words, _MOST_KINDS)), next(filter(None, known), None))
@@ -658,12 +659,12 @@ def _launched(verdict: Verdict, profile: Profile) -> Cause:
     if pattern:
         kernels = tuple(_matching(kernels, pattern))
     cause = _most_of(list(map(_kind_of, kernels)))
+    lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
     most = [number for _, number in Counter(map(_kind_of, kernels)).most_common(2)]
-    if not verdict.allowed or (cause.place and most[:1] > most[1:]):  # one kind stands out
-        return cause
-    known = () if "; " in cause.text else (one.source for one in kernels if one.source)
-    lines = tuple(dict.fromkeys(known))[:_MOST_LINES]
-    return Cause(cause.text, verdict.place or profile.place, lines=lines)
+    stands_out = not verdict.allowed or (cause.place and most[:1] > most[1:])
+    place = cause.place if stands_out or len(lines) == 1 else verdict.place or profile.place
+    known = lines if len(lines) == 1 or not (stands_out or "; " in cause.text) else ()
+    return Cause(cause.text, place, lines=known[:_MOST_LINES])
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:

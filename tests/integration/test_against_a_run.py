@@ -372,6 +372,6 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         [
             "### *None of 3 profiles is worse than old.json*",
             f"Against *: {counts}; *",
-            "| `test_it.py` **test_a *r*** | changed * | - aten::tanh*+ aten::sigmoid* |",
+            "| ✅ | `test_it.py` **test_a *r*** | changed *- aten::tanh*+ aten::sigmoid* |",
         ]
     )

@@ -114,10 +114,10 @@ def test_it(kernel_profile):
         [
             "E   max_kernels: 1 > 0: aten::add",
             "  in profile 2",
-            "  at test_it.py:10",
+            "  at test_it.py:10: *",
             "E   max_kernels: 3 > 0",
             "  in region 'backward'",
-            "  at test_it.py:11",
+            "  at test_it.py:11: *",
         ]
     )
 

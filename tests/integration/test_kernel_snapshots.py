@@ -74,7 +74,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         [
             "E   snapshot: operators 3 -> 4: + aten::mul, test_it.py:9",
-            "  at test_it.py:9",
+            "  at test_it.py:9: *",
             "*",
             "  against the snapshot: + new, - gone",
             "  + * aten::mul *test_it.py:9*",
@@ -126,7 +126,7 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    changed = [line for line in summary.splitlines() if line[:2] in ("- ", "+ ")]
+    changed = [line for line in summary.splitlines() if line[:2] in ("- ", "+ ")][1:]
     assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
         ("-", True, False),
         ("+", False, True),
@@ -296,7 +296,7 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     result = run(second)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   snapshot: operators 1 -> 2: + aten::add", "  in region 'r'", "  at test_it.py:9"]
+        ["E   snapshot: operators 1 -> 2: + aten::add", "  in region 'r'", "  at test_it.py:9: *"]
     )
     held = "outdated (not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
@@ -494,8 +494,8 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     ]
     markdown = (pytester.path / "run.md").read_text()
     assert (
-        "or accept the change if it is intended:<br>"
-        "`pytest --kernelprof-update test_it.py::test_alone" in markdown
+        "or accept the change if it is intended:\n  ```sh\n"
+        "  pytest --kernelprof-update test_it.py::test_alone" in markdown
     )
     assert "accept what the tests launch as their snapshots, one set for each GPU model" in markdown
     capsys.readouterr()

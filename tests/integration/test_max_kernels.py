@@ -31,8 +31,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 2 at test_it.py:5",
-            "  at test_it.py:*",
-            "  > kernel_profile(three)",
+            "  at test_it.py:12: kernel_profile(three)",
             "  ",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",

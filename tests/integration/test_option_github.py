@@ -89,7 +89,7 @@ def test_many(kernel_profile):
 
 
 @pytest.mark.usefixtures("summary")
-def test_where_no_one_knows_which_kernels_are_too_many_the_first_line_of_all_is_annotated(
+def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     user = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
@@ -97,9 +97,11 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_first_line_of_all_is_
         subprocess.run(["git", *arguments], cwd=pytester.path, check=True)
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
-    line = code.index("            x + 1") + 1
-    assert f"test_it.py,line={line},title=test_many%3A max_kernels%3A 200 > 150::" in command
-    assert f"(test_it.py:{line}, {line + 2})" in command
+    call, line = (code.index(one) + 1 for one in ("    kernel_profile(work)", f"{' ' * 12}x + 1"))
+    assert f"test_it.py,line={call},title=test_many%3A max_kernels%3A 200 > 150::" in command
+    assert (
+        f"aten::add x100 at test_it.py:{line}; aten::mul x100 at test_it.py:{line + 2}" in command
+    )
     assert "%0Ato do: call fewer operators, or raise the limit: max_kernels(200)%0A" in command
     assert command.endswith("%0Arun again: pytest test_it.py::test_many")
 

@@ -91,12 +91,12 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     assert lines[0] == "earlier run: kernels 2 -> 3: + gelu"
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new, - gone" in rows
-    assert rows[-5:-2] == [
+    assert rows[-4:-1] == [
         "1..2 20.0 gelu x2 aten::gelu",
         "+ 3 10.0 gelu aten::gelu",
         "",
     ]
-    assert rows[-2] == "to do: remove the new kernel"
+    assert rows[-1] == "to do: remove the new kernel"
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:

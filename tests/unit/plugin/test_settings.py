@@ -117,9 +117,9 @@ def test_help_has_the_options_in_four_groups_and_at_most_two_lines_each(
 
 def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
-    assert (
+    result.stdout.fnmatch_lines(
         '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
-        'margin="8%", ranks=2, other_processes="ignore"): how a test is profiled' in result.outlines
+        'margin="8%", ranks=2, other_processes="ignore"): how a test is profiled, *'
     )
 
 

@@ -207,7 +207,7 @@ def test_what_to_do_comes_first_then_a_row_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     lines = markdown_of(Run((test,))).split("\n")
     assert lines[2:9] == [
-        "- `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**)<br>"
+        "- ❌ `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**)<br>"
         "launch fewer kernels, or raise the limit: `max_kernels(5)`",
         "",
         "<details><summary>Test by test</summary>",

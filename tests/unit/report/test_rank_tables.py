@@ -58,7 +58,7 @@ def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
 def test_a_failure_names_all_ranks_the_worst_first() -> None:
     profile = judged(of_ranks(*SLOW), max_kernels=1, max_exposed_comm="10%", max_latency="1s")
     first, second, third = failure_message(profile).splitlines()[:3]
-    assert first == "max_kernels: 3 > 1 on ranks 1, 0 (+1 more limit exceeded)"
+    assert first == "max_kernels: 3 > 1 on ranks 1, 0 at ddp.py:8 (+1 more limit exceeded)"
     assert second.startswith(
         "max_exposed_comm: 40.0us > 18.0us (10% of the GPU's busy time 180.0us"
     )

@@ -130,14 +130,14 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
     )
     assert lines[:14] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
-        "where        mlp.py:31: max_kernels: 4 > 2 (test_step)",
+        "where ✗      mlp.py:31: max_kernels: 4 > 2 (test_step)",
         "to do        launch fewer kernels, or raise the limit: max_kernels(4)",
         "",
-        "where        tests/test_story.py: no number: 17 of 18 launches have their",
+        "where !      tests/test_story.py: no number: 17 of 18 launches have their",
         "             kernel, after 3 tries (test_lost)",
         "to do        run these tests alone: pytest tests/test_story.py::test_lost",
         "",
-        "where        tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
+        "where ?      tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
         "             200.0us) (test_near[gated-bf16])",
         "to do        take more rounds, or raise the limit:",
         "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
@@ -432,7 +432,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     lines = told(of("a.py::t", kept()), of("a.py::bad", over(), outcome="failed"), verbosity=-1)
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
-        "where        tests/a.py: max_kernels: 5 > 4 (bad)",
+        "where ✗      tests/a.py: max_kernels: 5 > 4 (bad)",
         "to do        launch fewer kernels, or raise the limit: max_kernels(5)",
         "  kernels  GPU us  test",
         "tests/a.py",
