@@ -52,22 +52,6 @@ class Clock:
         self._read = read
 
 
-class Replay:
-    """Plays measured times back: time stands still but for ``play``, which takes the next one."""
-
-    def __init__(self, times_us: Sequence[float]) -> None:
-        self._left = iter(times_us)
-        self._now_us = 0.0
-
-    def now(self) -> float:
-        """Seconds played so far."""
-        return self._now_us * 1e-6
-
-    def play(self) -> None:
-        """Let the next time pass; none is left over for further calls."""
-        self._now_us += next(self._left, 0.0)
-
-
 @dataclass(slots=True, eq=False)
 class KernelBenchmark:
     """Profiles a callable as ``kernel_profile`` does, then hands it to pytest-benchmark to time."""
@@ -200,10 +184,16 @@ class KernelBenchmark:
             )
 
     def _play_back(self, times_us: Sequence[float]) -> None:
-        """Let pytest-benchmark read times that are known already."""
-        replay = Replay(times_us)
-        self._clock.read("cuda", replay.now)
-        self._benchmark.pedantic(replay.play, rounds=len(times_us))
+        """Let pytest-benchmark read times that are known already: time stands still but for
+        ``play``, which lets the next one pass; none is left over for further calls."""
+        left, now_us = iter(times_us), 0.0
+
+        def play() -> None:
+            nonlocal now_us
+            now_us += next(left, 0.0)
+
+        self._clock.read("cuda", lambda: now_us * 1e-6)
+        self._benchmark.pedantic(play, rounds=len(times_us))
 
     def _run_unmeasured(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
         """Where nothing is measured: the host's times, but no device times."""
@@ -333,14 +323,12 @@ class Bridge:
 
 
 def _look_at_whole_call(item: pytest.Item) -> None:
-    settings, marks = state_of(item).run.settings, state_of(item).marks
-    if settings.disable:
-        return
-    if marks.limits:
+    settings, limits = state_of(item).run.settings, state_of(item).marks.limits
+    if limits and not settings.disable:
         from pytest_kernelprof.plugin.measuring import refuse_whole_call
 
-        refuse_whole_call(marks.limits)
-    if settings.all:
+        refuse_whole_call(limits)
+    if settings.all and not settings.disable:
         warn(
             item,
             "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "

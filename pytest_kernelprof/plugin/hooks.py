@@ -19,7 +19,6 @@ from pytest_kernelprof.plugin.items import (
     RUN_BASELINE,
     RUN_RECORD,
     SNAPSHOT_UPDATE,
-    ItemState,
     Target,
     concerns_us,
     find_ignored_marks,
@@ -42,7 +41,6 @@ from pytest_kernelprof.system import imports_as_ever  # loaded here, before anyt
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from contextlib import AbstractContextManager
 
     import pluggy
 
@@ -164,31 +162,15 @@ def _is_run_document(config: pytest.Config, given: str) -> bool:
     is_named_so = given.endswith((".json", ".json.gz"))
     if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
         return False
-    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
-
-
-def _is_revision(config: pytest.Config, given: str) -> bool:
+    if is_named_so and os.path.isfile(path):
+        return True
     from pytest_kernelprof.baselines.revision import GitError, git
 
     try:
         git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
     except GitError:
-        return False
-    return True
-
-
-def _refuse_workers_of_ranks(config: pytest.Config) -> None:
-    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
-
-    Raises:
-        IncompleteProfile: this is such a worker.
-    """
-    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
-        from pytest_kernelprof.plugin.torchrun import why_no_worker
-
-        why = why_no_worker(config)
-        if why:
-            raise IncompleteProfile(why)
+        return True
+    return False
 
 
 def _begin_rank(config: pytest.Config) -> None:
@@ -251,12 +233,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if concerned and not config.getoption("collectonly", False):
         reporting.expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
+        from pytest_kernelprof.profiler.torch_profiler import end_left_open
         from pytest_kernelprof.profiler.trace_folder import SCRATCH
 
         state.measures = True
         SCRATCH.hold()
         config.add_cleanup(SCRATCH.let_go)
-        config.add_cleanup(_end_profilers)
+        # A process that exits while it is profiled crashes.
+        config.add_cleanup(end_left_open)  # type: ignore[arg-type]
         if settings.device != "cpu":
             from pytest_kernelprof.plugin.measuring import Sharing
 
@@ -299,7 +283,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not state.settings.disable:
         from pytest_kernelprof.distributed.rendezvous import next_attempt
 
-        _refuse_workers_of_ranks(item.config)
+        if hasattr(item.config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
+            from pytest_kernelprof.plugin.torchrun import why_no_worker
+
+            if why := why_no_worker(item.config):  # one rank's workers would meet others' tests
+                raise IncompleteProfile(why)
         next_attempt(item.nodeid)
     state.find_snapshot(state.find_target(), asked=True)
 
@@ -348,15 +336,6 @@ def _clean_up(item: pytest.Item) -> None:
         if concerns_us(item):  # of a test that is only looked at, another may count on it
             end_taken_over()
         look_after(item.nodeid)
-
-
-def _end_profilers() -> None:
-    """Where a run breaks off in the middle of a test: a process that exits while it is profiled
-    crashes."""
-    if "torch" in sys.modules:
-        from pytest_kernelprof.profiler.torch_profiler import end_left_open
-
-        end_left_open()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -484,33 +463,23 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 
 
 def begin_call(item: pytest.Item) -> None:
-    """Begin to profile the call phase, or note what fixtures measure around it."""
+    """Note what fixtures measure around the call phase, or begin to profile it: of a test with a
+    limit as it asks, of others as far as they do not notice."""
     state = state_of(item)
     if state.test is not None:
         asked = getattr(getattr(item, "_fixtureinfo", None), "initialnames", _FIXTURES)
         state.test.ledger.begin_call(for_fixtures=_FIXTURES.isdisjoint(asked))
-    elif whole_call_is_profiled(state):
-        state.whole_call = contextlib.ExitStack()
-        state.whole_call.enter_context(_profiled_call(item))
-
-
-def whole_call_is_profiled(state: ItemState) -> bool:
-    """Whether the whole call phase is measured: of a test with a limit, or of each."""
+        return
     settings, judged = state.run.settings, state.is_judged
     if settings.disable or not (settings.all or judged) or state.is_benchmarked:
-        return False
-    return not (judged and state.find_target().unmeasured)
+        return
+    target = state.find_target() if judged else Target(state.device_to_look_at())
+    if not target.unmeasured:
+        from pytest_kernelprof.plugin.measuring import judged_call, observed_call
 
-
-def _profiled_call(item: pytest.Item) -> AbstractContextManager[None]:
-    """What profiles the call phase: of a test with a limit as it asks, of others as far as they do
-    not notice."""
-    from pytest_kernelprof.plugin.measuring import judged_call, observed_call
-
-    state = state_of(item)
-    if state.is_judged:
-        return judged_call(begin_test(item, state.find_target()))
-    return observed_call(begin_test(item, Target(state.device_to_look_at()), asked=False))
+        profiled = judged_call if judged else observed_call
+        state.whole_call = contextlib.ExitStack()
+        state.whole_call.enter_context(profiled(begin_test(item, target, asked=judged)))
 
 
 def end_call(item: pytest.Item, raised: BaseException | None) -> None:
@@ -594,7 +563,12 @@ def conclude_test(item: pytest.Item) -> None:
 
     test.ledger.marks = state_of(item).marks  # the test may have added markers to itself
     if test.ledger.has_nothing and not test.unmeasured:
-        _leave_to_other_ranks(test)
+        from pytest_kernelprof.distributed.agreement import group_without_this
+
+        # Of several ranks, one may have nothing to profile: others make the calls (group=[0]).
+        ranks = group_without_this(test.id, test.settings.rank_timeout)
+        if ranks:
+            test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
     _note_taken(item, test)
     found = conclude(
         test.ledger.records(test.unmeasured),
@@ -612,15 +586,6 @@ def conclude_test(item: pytest.Item) -> None:
         raise IncompleteProfile(found.error)
     if found.skip:
         raise NotJudged(found.skip)
-
-
-def _leave_to_other_ranks(test: MeasuredTest) -> None:
-    """Of several ranks, one may have nothing to profile: others make the calls (``group=[0]``)."""
-    from pytest_kernelprof.distributed.agreement import group_without_this
-
-    ranks = group_without_this(test.id, test.settings.rank_timeout)
-    if ranks:
-        test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:

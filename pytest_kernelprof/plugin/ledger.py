@@ -243,6 +243,7 @@ class Ledger:
         own: dict[Key, Limit] | None = None,
         place: Place | None = None,
         timeline: Timeline | None = None,
+        trace: str = "",
     ) -> Profile:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
@@ -253,7 +254,8 @@ class Ledger:
         record = with_lines_if(self._lines or is_over, measurement)
         if record is not measurement.profile:
             kept = self._by_baselines(record, place)
-        record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
+        verdicts = (*verdicts, *kept)
+        record = replace(record, verdicts=verdicts, place=place, timeline=timeline, trace=trace)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
@@ -273,11 +275,6 @@ class Ledger:
         for bound in self._bounds:
             bound.apply(self._entries)
         return entry
-
-    def note_trace(self, path: str) -> None:
-        """Note where the trace of the newest profile was written."""
-        entry = self._entries[-1]
-        entry.record = replace(entry.record, trace=path)
 
     def keep_unmeasured(self, device: DeviceKind, why: str) -> None:
         """Keep the reason why there is no profile."""

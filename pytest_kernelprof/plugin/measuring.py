@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -264,8 +265,7 @@ def measure_block(
     unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
-    whole = Request(f"the whole call of {test.id}", place=test.place)
-    request = request or whole
+    request = request or Request(f"the whole call of {test.id}", place=test.place)
     found: list[Measurement] = []
     limits = request.own.values()
     with held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
@@ -309,19 +309,20 @@ def judged_call(test: MeasuredTest) -> Iterator[None]:
         )
 
 
-def observed_call(test: MeasuredTest) -> AbstractContextManager[None]:
-    """Profile the call phase of a test without a limit (--kernelprof-all), if that leaves torch as
-    the test would find it."""
-    if not torch_is_loaded():
-        return _untouched(test, lambda: TORCH_IMPORTED if torch_is_loaded() else "")
-    if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
-        return _untouched(test, lambda: CUDA_INITIALIZED if _cuda_is_up() else "")
-    return _observed(test)
-
-
 @contextlib.contextmanager
-def _observed(test: MeasuredTest) -> Iterator[None]:
-    """The test's row says what prevented the profile; nothing else changes."""
+def observed_call(test: MeasuredTest) -> Iterator[None]:
+    """Profile the call phase of a test without a limit (--kernelprof-all), if that leaves torch as
+    the test would find it; else the end of the run says why there is no profile, where there would
+    have been one. What prevented it otherwise is in the test's row; nothing else changes."""
+    needed = [(torch_is_loaded, TORCH_IMPORTED)]
+    if test.device == "cuda" and test.settings.device == "auto":
+        needed.append((_cuda_is_up, CUDA_INITIALIZED))
+    for is_there, words in needed:
+        if not is_there():
+            yield
+            if is_there():
+                test.ledger.end_notes.append(words)
+            return
     why = ""
     with contextlib.ExitStack() as block:
         try:
@@ -335,19 +336,6 @@ def _observed(test: MeasuredTest) -> Iterator[None]:
             why = _words_of(error)
     if why:
         test.ledger.keep_unmeasured(test.device, why)
-
-
-@contextlib.contextmanager
-def _untouched(test: MeasuredTest, why: Callable[[], str]) -> Iterator[None]:
-    """Say at the end of the run why there is no profile, where there would have been one.
-
-    Args:
-        why: asked when the test has returned; empty if there was nothing to measure.
-    """
-    yield
-    words = why()
-    if words:
-        test.ledger.end_notes.append(words)
 
 
 def abandon(block: contextlib.ExitStack, raised: BaseException) -> None:
@@ -459,18 +447,16 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
 
 def _keep(test: MeasuredTest, measurement: Measurement, request: Request) -> Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None
-    profile = test.ledger.keep(measurement, request.own, request.place, timeline)
-    folder = test.settings.trace_dir
+    path, folder, label = "", test.settings.trace_dir, measurement.profile.label
     if folder:
-        path = trace_path(folder, test.id, len(test.ledger), profile.label, number_of_rank())
+        path = trace_path(folder, test.id, len(test.ledger) + 1, label, number_of_rank())
         try:
             write_trace(measurement.file.path, measurement.recording, path)
         except OSError as error:  # the profile is judged all the same
             why = f"{path} cannot be written ({error.strerror or error})"
             test.ledger.unsaved.append(f"--kernelprof-trace-dir: {why}")
-        else:
-            test.ledger.note_trace(path)
-    return profile
+            path = ""
+    return test.ledger.keep(measurement, request.own, request.place, timeline, path)
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -484,27 +470,15 @@ def place_of_call(test: Place) -> Place:
     Args:
         test: where the test function begins, decorators included.
     """
-    frames = list(_frames_outside())
+    stack = traceback.walk_stack(sys._getframe())
+    outside = [one for one, _ in stack if not one.f_code.co_filename.startswith((_PACKAGE, "<"))]
     wanted: tuple[Callable[[FrameType], bool], ...] = (
         lambda frame: Place(file_of(frame), frame.f_code.co_firstlineno) == test,
         lambda frame: file_of(frame) == test.file,
         lambda frame: not os.path.abspath(file_of(frame)).startswith(library_folders()),
     )
-    for is_it in wanted:
-        for frame in frames:
-            if is_it(frame):
-                return Place(file_of(frame), frame.f_lineno)
-    return test
-
-
-def _frames_outside() -> Iterator[FrameType]:
-    """The frames of files outside of this package, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, "<")):
-            yield frame
-        frame = frame.f_back
+    found = next((frame for is_it in wanted for frame in filter(is_it, outside)), None)
+    return Place(file_of(found), found.f_lineno) if found is not None else test
 
 
 _QUIET_SECONDS = 1.0
@@ -546,16 +520,13 @@ def _can_show(config: pytest.Config) -> bool:
         and not hasattr(config, "workerinput")
         and config.get_verbosity() >= 0
         and config.getoption("capture") in ("fd", "sys")
-        and not _logs_live(config)
+        and not (
+            plugins.hasplugin("logging-plugin")
+            and (config.getini("log_cli") or config.getoption("log_cli_level") is not None)
+        )
         and os.environ.get("TERM") != "dumb"
         and sys.platform != "win32"  # its consoles know the control sequences only on request
     )
-
-
-def _logs_live(config: pytest.Config) -> bool:
-    if not config.pluginmanager.hasplugin("logging-plugin"):
-        return False
-    return bool(config.getini("log_cli")) or config.getoption("log_cli_level") is not None
 
 
 class _Line:

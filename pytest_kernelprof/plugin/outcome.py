@@ -9,7 +9,7 @@ from pytest_kernelprof.baselines.snapshots import why_not_kept
 from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Place, Profile, Verdict
+from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
@@ -138,9 +138,10 @@ def conclude(
     skip = "" if records.compared else _none_applies(records.profiles)
     if skip:
         return Conclusion(skip=skip, warnings=broken)
-    error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
-    if error and (records.asked or records.limits):
-        return Conclusion(error=error, warnings=broken)
+    for profile in records.profiles if records.asked or records.limits else ():
+        missing = (verdict_line(one) for one in profile.verdicts if one.outcome == "incomplete")
+        if error := incomplete_words(profile) or "; ".join(missing):
+            return Conclusion(error=error, warnings=broken)
     return Conclusion(warnings=(*broken, *_warnings(records.profiles, undecided), *records.notes))
 
 
@@ -218,20 +219,23 @@ def _none_applies(profiles: Sequence[Profile]) -> str:
     return not_on_the_cpu(told)
 
 
-def _could_not_be_had(profile: Profile) -> str:
-    incomplete = [one for one in profile.verdicts if one.outcome == "incomplete"]
-    return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
-
-
 def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
     told = [
         f"the code never became warm: {integrity_words(profile)}"
         for profile in profiles
         if not profile.integrity.settled and not profile.one_shot
     ]
-    timed = [profile for profile in profiles if any(map(_is_timed, profile.verdicts))]
-    told += [in_place_words(profile.in_place) for profile in timed if profile.in_place]
-    told += [_unstable_words(profile) for profile in timed if not profile.metrics["kernels"].stable]
+    for profile in profiles:
+        metrics = [METRICS[one.metric] for one in profile.verdicts if one.metric in METRICS]
+        is_timed, kernels = any(one.kind == "timed" for one in metrics), profile.metrics["kernels"]
+        if is_timed and profile.in_place:
+            told.append(in_place_words(profile.in_place))
+        if is_timed and not kernels.stable:
+            told.append(
+                f"UNSTABLE: the code launches {min(kernels.rounds):.0f} to "
+                f"{max(kernels.rounds):.0f} kernels a call, so its times are those of different "
+                "work"
+            )
     if undecided != "pass":
         told += [
             verdict_line(verdict, doubt_words(profile.conditions))
@@ -240,18 +244,6 @@ def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
             if verdict.outcome == "undecided"
         ]
     return told
-
-
-def _is_timed(verdict: Verdict) -> bool:
-    return verdict.metric in METRICS and METRICS[verdict.metric].kind == "timed"
-
-
-def _unstable_words(profile: Profile) -> str:
-    counts = profile.metrics["kernels"].rounds
-    return (
-        f"UNSTABLE: the code launches {min(counts):.0f} to {max(counts):.0f} kernels a call, so "
-        "its times are those of different work"
-    )
 
 
 def in_place_words(names: Sequence[str]) -> str:

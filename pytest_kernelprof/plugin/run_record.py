@@ -10,9 +10,8 @@ import contextlib
 import os
 import sys
 from datetime import datetime, timezone
-from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pytest
@@ -337,7 +336,12 @@ def _expected(profile: Profile) -> Profile:
 
 
 T = TypeVar("T")
-_SOURCED = (Kernel, Copy, Wait, comparison.KernelSide)
+# Which field of a record is a file.
+_FILES: dict[type, str] = {
+    **dict.fromkeys((Kernel, Copy, Wait, comparison.KernelSide), "source"),
+    Place: "file",
+    Profile: "trace",
+}
 
 # Without any: most of what a profile holds, by number.
 _WITHOUT_FILES = (MetricValues, Timeline, Environment, Integrity, Conditions)
@@ -346,33 +350,21 @@ _WITHOUT_FILES = (MetricValues, Timeline, Environment, Integrity, Conditions)
 def portable(found: T, root: str) -> T:
     """A run, or a record of one, with files below ``root`` relative to it, with forward slashes;
     others stay. What a test would be kept as is left out: its profiles say that."""
-    return _record(partial(_from, root), found)
-
-
-def _record(named: Callable[[str], str], one: T) -> T:
-    """A record, or a tuple or table of some, with its files named otherwise."""
-    if isinstance(one, tuple):
-        return tuple(_record(named, part) for part in one)  # type: ignore[return-value]
-    if not isinstance(one, msgspec.Struct) or isinstance(one, _WITHOUT_FILES):
-        return one
-    if isinstance(one, _SOURCED):
-        source = named(one.source)
-        return one if source == one.source else msgspec.structs.replace(one, source=source)
-    changed: dict[str, Any] = {}
-    for name in one.__struct_fields__:
-        value = getattr(one, name)
-        now = _record(named, value)
+    if isinstance(found, tuple):
+        return tuple(portable(part, root) for part in found)  # type: ignore[return-value]
+    if not isinstance(found, msgspec.Struct) or isinstance(found, _WITHOUT_FILES):
+        return found
+    if isinstance(found, SnapshotReport):
+        found = replace(found, entry=None)
+    file, changed = _FILES.get(type(found), ""), {}
+    for name in (file,) if file == "source" else found.__struct_fields__:
+        value = getattr(found, name)
+        now = _below(root, value) if name == file else portable(value, root)
         if now is not value:
             changed[name] = now
-    if isinstance(one, Place):
-        changed["file"] = named(one.file)
-    elif isinstance(one, Profile):
-        changed["trace"] = named(one.trace)
-    elif isinstance(one, SnapshotReport):
-        changed["entry"] = None
-    return msgspec.structs.replace(one, **changed) if changed else one
+    return replace(found, **changed) if changed else found
 
 
-def _from(root: str, path: str) -> str:
+def _below(root: str, path: str) -> str:
     below = root.rstrip(os.sep) + os.sep
     return path[len(below) :].replace(os.sep, "/") if path.startswith(below) else path

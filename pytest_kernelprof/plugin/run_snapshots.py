@@ -40,6 +40,8 @@ class Snapshots:
     """The snapshots beside the tests of a run, each file of them read once.
 
     Attributes:
+        kept: what is kept of the tests of a file, by a device; SnapshotError where it cannot be
+            read.
         reports: whether it is the run that reports for all, as of several ranks one is.
         updates: whether this run writes any.
         files_in: the devices that have snapshots of tests in a folder, each with the names of its
@@ -51,7 +53,7 @@ class Snapshots:
         self._strict, self.reports = settings.require_snapshots, reports
         self.updates = settings.update
         self.files_in = functools.cache(_files_in)
-        self._read = functools.cache(_read)
+        self.kept = functools.cache(_read)
 
     def devices_with(self, path: str) -> tuple[str, ...]:
         """The devices that have snapshots of a test file."""
@@ -59,17 +61,6 @@ class Snapshots:
         found = self.files_in(folder)
         name = f"{file.removesuffix('.py')}.json"
         return tuple(device for device, names in found.items() if name in names)
-
-    def kept(self, path: str, device: str) -> dict[str, KeptTest]:
-        """What is kept of the tests of a file.
-
-        Raises:
-            SnapshotError: it cannot be read.
-        """
-        found = self._read(path, device)
-        if isinstance(found, SnapshotError):
-            raise SnapshotError(str(found))
-        return found
 
     def has_any(self, item: pytest.Item) -> bool:
         """Whether a test has a snapshot for any device, or may have one in a file that cannot be
@@ -279,13 +270,10 @@ def _files_in(folder: str) -> dict[str, frozenset[str]]:
     return devices_of(folder)
 
 
-def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
+def _read(path: str, device: str) -> dict[str, KeptTest]:
     from pytest_kernelprof.baselines.snapshots import path_of, read
 
-    try:
-        return read(path_of(path, device))
-    except SnapshotError as error:
-        return error
+    return read(path_of(path, device))
 
 
 def key_of(item: pytest.Item) -> str:
