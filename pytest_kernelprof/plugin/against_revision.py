@@ -41,7 +41,6 @@ from pytest_kernelprof.plugin.fixture import KernelprofWarning
 from pytest_kernelprof.plugin.items import AGAINST, run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
-from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
@@ -197,7 +196,6 @@ class AgainstTests:
         self._files: dict[Side, tuple[str, ...]] = {}
         self._brings_up: dict[Side, StartStep] = {}
         self._running = ""
-        self._snapshots = Snapshots(config, self._settings)
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
 
@@ -347,10 +345,11 @@ class AgainstTests:
         """Whether a review shows a change of the test's snapshot: the revision has another one, or
         none."""
         judge = state_of(item).snapshot
-        if judge is None or judge.kept is None:
+        snapshots = run_state(self._config).snapshots
+        if judge is None or judge.kept is None or snapshots is None:
             return False
         try:
-            there = self._snapshots.kept(self._mapping.path(str(item.path)), judge.entry.device)
+            there = snapshots.kept(self._mapping.path(str(item.path)), judge.entry.device)
         except SnapshotError:
             return True
         before = there.get(judge.entry.key)

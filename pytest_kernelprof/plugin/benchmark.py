@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.records.recording import DeviceKind
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
@@ -206,19 +205,6 @@ class KernelBenchmark:
         return run_plainly(fn, arguments)
 
 
-def _synchronised(kind: DeviceKind) -> Callable[[], float]:
-    """The host's clock, read when the device is done with all work."""
-    from pytest_kernelprof.gpu.inventory import current_device, synchronize
-
-    device = current_device(kind)
-
-    def read() -> float:
-        synchronize(device)
-        return now_s()
-
-    return read
-
-
 def device_times(profile: Profile) -> tuple[float, ...]:
     """How long the device was busy with each profiled round, in microseconds.
 
@@ -276,7 +262,7 @@ class Bridge:
     ) -> KernelBenchmark:
         """Profile GPU code as kernel_profile does, then benchmark it with pytest-benchmark:
         kernel_benchmark(fn, *args) times with a synchronised clock, timer="cuda" the GPU's time."""
-        from pytest_kernelprof.gpu.inventory import usual_kind
+        from pytest_kernelprof.gpu.inventory import current_device, synchronize, usual_kind
 
         clock = request.node.stash.get(_clock, None)
         if clock is None:
@@ -287,7 +273,13 @@ class Bridge:
         test = state_of(request.node).test
         assert test is not None, "kernel_profile has begun it"
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
-        clock.read("wall", _synchronised(usual_kind() if test.unmeasured else test.device))
+        device = current_device(usual_kind() if test.unmeasured else test.device)
+
+        def read() -> float:
+            synchronize(device)
+            return now_s()
+
+        clock.read("wall", read)
         return KernelBenchmark(benchmark, kernel_profile, test, clock, request.node)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -18,7 +18,7 @@ from pytest_kernelprof.plugin.items import (
     BRIDGE,
     RUN_BASELINE,
     RUN_RECORD,
-    SNAPSHOT_UPDATE,
+    SNAPSHOTS,
     Target,
     concerns_us,
     find_ignored_marks,
@@ -206,10 +206,10 @@ def _begin_features(config: pytest.Config) -> None:
 
         register(RunRecord(config), RUN_RECORD)
     if not settings.disable:
-        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
+        from pytest_kernelprof.plugin.run_snapshots import Snapshots
 
-        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
-        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
+        state.snapshots = Snapshots(config, settings, state.collector, reports=not state.quiet)
+        register(state.snapshots, SNAPSHOTS)
     elif settings.against:
         raise pytest.UsageError(
             "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
@@ -485,12 +485,14 @@ def begin_call(item: pytest.Item) -> None:
 def end_call(item: pytest.Item, raised: BaseException | None) -> None:
     """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
     try of the test, which it may expect to fail."""
+    failure = raised
     try:
         _judge_call(item, raised)
     except BaseException as verdict:
-        _tell_others(item, verdict)
+        failure = verdict
         raise
-    _tell_others(item, raised)
+    finally:
+        _tell_others(item, failure)
 
 
 def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
@@ -539,8 +541,8 @@ def _end_whole_call(
         measuring.abandon(whole_call, measuring.GaveWay())
         if state.is_judged:
             measuring.refuse_whole_call(state.marks.limits)
-        assert state.test is not None
-        measuring.note_benchmarked(state.test)
+        if measuring.torch_is_loaded() and state.test is not None:
+            state.test.ledger.keep_unmeasured(state.test.device, measuring.BENCHMARKED)
 
 
 def _dismiss(item: pytest.Item) -> None:

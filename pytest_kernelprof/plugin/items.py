@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 AGAINST = "kernelprof-against"
 RUN_BASELINE = "kernelprof-run-baseline"
 """Also the name, in what workers of pytest-xdist are sent, of the run document and its profiles."""
-SNAPSHOT_UPDATE = "kernelprof-snapshot-update"
+SNAPSHOTS = "kernelprof-snapshots"
 RUN_RECORD = "kernelprof-run-record"
 """The name of who gathers the run as a record, where anybody reads that."""
 BRIDGE = "kernelprof-benchmark"

@@ -82,16 +82,13 @@ class _Entry:
         return self.shown
 
     def drop_kernels(self) -> None:
-        self.shown = None
         others = tuple(map(without_kernels, self.record.other_ranks))
         self.record = replace(without_kernels(self.record), other_ranks=others)
 
     def drop_timeline(self) -> None:
-        self.shown = None
         self.record = replace(self.record, timeline=None)
 
     def drop_trace(self) -> None:
-        self.shown = None
         self.file, self.recording = None, NOTHING_NOTED
 
 
@@ -118,6 +115,7 @@ class _Bound:
             oldest = entries[self.first]
             self.total -= self.size(oldest)
             self.drop(oldest)
+            oldest.shown = None
             self.first += 1
 
 

@@ -346,12 +346,6 @@ def abandon(block: contextlib.ExitStack, raised: BaseException) -> None:
     raised.__traceback__ = where
 
 
-def note_benchmarked(test: MeasuredTest) -> None:
-    """Say in the row of a test without a limit that pytest-benchmark has repeated it."""
-    if torch_is_loaded():
-        test.ledger.keep_unmeasured(test.device, BENCHMARKED)
-
-
 def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
     """A call phase that pytest-benchmark repeats as it likes has no count of its own.
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
-from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
+from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOTS, run_state
 from pytest_kernelprof.plugin.settings import flag_of
 from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
@@ -218,7 +218,7 @@ class RunRecord:
     def _baselines(self) -> Iterator[RunComparison]:
         """What the run was compared with, by the plugins that know."""
         plugin = self._config.pluginmanager.getplugin
-        plugins = filter(None, map(plugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)))
+        plugins = filter(None, map(plugin, (AGAINST, SNAPSHOTS, RUN_BASELINE)))
         yield from filter(None, (one.comparison() for one in plugins))
 
 

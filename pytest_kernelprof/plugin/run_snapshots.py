@@ -37,21 +37,36 @@ _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
 
 class Snapshots:
-    """The snapshots beside the tests of a run, each file of them read once.
+    """The snapshots beside the tests of a run, each file of them read once. Takes note of what is
+    collected, so that those that no test has any more are known; in the process that reports,
+    writes and tells at the end.
+
+    A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
+
+    Args:
+        reports: whether it is the run that reports for all, as of several ranks one is.
 
     Attributes:
         kept: what is kept of the tests of a file, by a device; SnapshotError where it cannot be
             read.
-        reports: whether it is the run that reports for all, as of several ranks one is.
         updates: whether this run writes any.
         files_in: the devices that have snapshots of tests in a folder, each with the names of its
             files.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
-        self._root = str(config.rootpath)
-        self._strict, self.reports = settings.require_snapshots, reports
+    def __init__(
+        self, config: pytest.Config, settings: Settings, collector: Collector, *, reports: bool
+    ) -> None:
+        self._config, self._collector = config, collector
+        self._strict, self._reports = settings.require_snapshots, reports
         self.updates = settings.update
+        self._whole: dict[str, bool] = {}
+        self._items: dict[str, set[str]] = {}
+        self._told_by_workers: list[set[Unused]] = []
+        self._took_any = False
+        self._not_used: list[Unused] = []
+        self._lines: list[str] = []
+        self._failures: list[str] = []
         self.files_in = functools.cache(_files_in)
         self.kept = functools.cache(_read)
 
@@ -101,34 +116,16 @@ class Snapshots:
             self.kept(path, here) if here in others else None,
             # Of a call on several ranks the one that reports compares all; calls of which it is no
             # part are in no snapshot.
-            checks=not self.updates and self.reports,
+            checks=not self.updates and self._reports,
             collects=self.updates,
             strict=self._strict,
         )
 
     def from_root(self, path: str) -> str:
         """A test file as seen from the root folder, where it is below it."""
-        below = os.path.relpath(path, self._root)
+        below = os.path.relpath(path, self._config.rootpath)
         outside = below.startswith(os.pardir) or os.path.isabs(below)
         return path if outside else below.replace(os.sep, "/")
-
-
-class SnapshotUpdate:
-    """Takes note of what is collected, so that snapshots that no test has any more are known; in
-    the process that reports, writes and tells at the end.
-
-    A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
-    """
-
-    def __init__(self, config: pytest.Config, collector: Collector, lookup: Snapshots) -> None:
-        self._config, self._collector, self._lookup = config, collector, lookup
-        self._whole: dict[str, bool] = {}
-        self._items: dict[str, set[str]] = {}
-        self._told_by_workers: list[set[Unused]] = []
-        self._took_any = False
-        self._not_used: list[Unused] = []
-        self._lines: list[str] = []
-        self._failures: list[str] = []
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_make_collect_report(
@@ -146,7 +143,7 @@ class SnapshotUpdate:
         self, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
         """Before anything is deselected."""
-        keys = {path: set[str]() for path in self._whole if self._lookup.devices_with(path)}
+        keys = {path: set[str]() for path in self._whole if self.devices_with(path)}
         for item in items if keys else ():
             if str(item.path) in keys:
                 keys[str(item.path)].add(key_of(item))
@@ -168,12 +165,12 @@ class SnapshotUpdate:
             self._config.workeroutput[_SENT] = json.dumps(self._unused())
             return
         tests = [(one, one.snapshot) for one in self._collector.tests() if one.snapshot is not None]
-        if not tests or not self._lookup.reports:
+        if not tests or not self._reports:
             return
         devices = {told.device for _, told in tests}
         self._not_used = [one for one in self._unused() if one[1] in devices]
         self._took_any = True
-        if self._lookup.updates:
+        if self.updates:
             self._update(tests)
         else:
             self._compare(tests)
@@ -191,13 +188,12 @@ class SnapshotUpdate:
     def comparison(self) -> RunComparison | None:
         """How the tests compared, for the run's record; None in a run without snapshots, or one
         that writes all of them."""
-        if not self._took_any or self._lookup.updates:
+        if not self._took_any or self.updates:
             return None
         from pytest_kernelprof.records.comparison import RunComparison
 
         unused = (
-            f"{device}: {self._lookup.from_root(path)}::{key}"
-            for path, device, key in self._not_used
+            f"{device}: {self.from_root(path)}::{key}" for path, device, key in self._not_used
         )
         return RunComparison(source="snapshot", gone=tuple(unused))
 
@@ -246,17 +242,17 @@ class SnapshotUpdate:
         named, anything = _named(self._config)
         for path, keys in self._items.items():
             if self._whole[path] and not anything and os.path.realpath(path) not in named:
-                for device in self._lookup.devices_with(path):
+                for device in self.devices_with(path):
                     found += self._of_file(path, device, keys)
         for folder in dict.fromkeys(map(os.path.dirname, self._whole)):
-            for device, names in self._lookup.files_in(folder).items():
+            for device, names in self.files_in(folder).items():
                 for path in _files_gone(folder, names):
                     found += self._of_file(path, device, set())
         return found
 
     def _of_file(self, path: str, device: str, keys: set[str]) -> list[Unused]:
         try:
-            kept = self._lookup.kept(path, device)
+            kept = self.kept(path, device)
         except SnapshotError:  # an error of its tests
             return []
         return [(path, device, key) for key in kept if key not in keys]

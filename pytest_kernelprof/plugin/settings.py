@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
 
 import pytest
 
@@ -116,14 +116,12 @@ def _checked(
     return check
 
 
-def _is_text(value: object) -> bool:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())
 
 
 def _is_glob(value: object) -> bool:
-    if not isinstance(value, str) or not _is_text(value):
-        return False
-    return not os.path.isabs(value) and os.pardir not in value.split("/")
+    return _is_text(value) and not os.path.isabs(value) and os.pardir not in value.split("/")
 
 
 def _one_of(*choices: str) -> Kind:

@@ -118,7 +118,14 @@ class SnapshotJudge:
                 self._changes = (*self._changes, *told)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
         if self._collects:
-            self._gather(profile)
+            environment, why = profile.environment, snapshots.why_not_kept(profile)
+            if any(one.outcome == "failed" for one in profile.verdicts):
+                why = "over a limit"  # which only a run with --kernelprof-warn-only lets pass
+            if snapshots.device_folder(environment.kind, environment.device) != self.entry.device:
+                why = f"it ran on {environment.device}"
+            self._refused = self._refused or why
+            self._profiles += snapshots.kept_of_ranks(profile)
+            self._made_now = made_with(environment)
 
     def broken(self) -> list[str]:
         """Why the test fails where snapshots are required; each reason is given once."""
@@ -147,17 +154,6 @@ class SnapshotJudge:
             elsewhere=self.entry.elsewhere if bare else (),
             changes=() if state == "worse" else self._changes,
         )
-
-    def _gather(self, profile: Profile) -> None:
-        environment = profile.environment
-        why = snapshots.why_not_kept(profile)
-        if any(one.outcome == "failed" for one in profile.verdicts):
-            why = "over a limit"  # which only a run with --kernelprof-warn-only lets pass
-        if snapshots.device_folder(environment.kind, environment.device) != self.entry.device:
-            why = f"it ran on {environment.device}"
-        self._refused = self._refused or why
-        self._profiles += snapshots.kept_of_ranks(profile)
-        self._made_now = made_with(environment)
 
     def _state(self) -> TestState | None:
         if not self._checks:
