@@ -129,14 +129,16 @@ def has_failure(findings: Iterable[Finding]) -> bool:
 def _torch(machine: Machine) -> Found:
     torch = machine.torch
     if torch.error:
-        return ("fail", torch.error, "install a torch that works in this environment")
+        return "fail", torch.error, "install a torch that works in this environment"
     builds = {"ROCm": torch.hip, "CUDA": torch.cuda}
     built = next((f"{name} {version}" for name, version in builds.items() if version), "the CPU")
-    text = f"{torch.version}, built for {built}"
-    newer = newer_than_tried({"torch": torch.version})
-    if newer:
-        return "warn", f"{text}; {newer[0]}", _UNTRIED
-    return "ok", text
+    return _untried({"torch": torch.version}, f"{torch.version}, built for {built}")
+
+
+def _untried(installed: dict[str, str], text: str) -> Found:
+    """Warn of a version that is newer than those that were tested."""
+    newer = newer_than_tried(installed)
+    return ("warn", f"{text}; {newer[0]}", _UNTRIED) if newer else ("ok", text)
 
 
 def _gpu(machine: Machine) -> Found | None:
@@ -149,11 +151,8 @@ def _gpu(machine: Machine) -> Found | None:
         chosen = () if visible is None else (f"CUDA_VISIBLE_DEVICES={visible}",)
         return "ok", "; ".join((*torch.gpus, driver, *chosen))
     if visible is not None and (torch.cuda or torch.hip):
-        return (
-            "warn",
-            torch.why_no_gpu,
-            "unset CUDA_VISIBLE_DEVICES, or name a GPU that nvidia-smi -L lists",
-        )
+        remedy = "unset CUDA_VISIBLE_DEVICES, or name a GPU that nvidia-smi -L lists"
+        return "warn", torch.why_no_gpu, remedy
     if machine.driver:
         remedy = (
             "the driver may be too old for this torch, or the container was started without the "
@@ -162,11 +161,8 @@ def _gpu(machine: Machine) -> Found | None:
             else "install a torch that is built for CUDA"
         )
         return "fail", f"{torch.why_no_gpu}; {driver} is loaded", remedy
-    return (
-        "warn",
-        torch.why_no_gpu,
-        "GPU tests are skipped here; --kernelprof-device=cpu counts compute operators instead",
-    )
+    remedy = "GPU tests are skipped here; --kernelprof-device=cpu counts compute operators instead"
+    return "warn", torch.why_no_gpu, remedy
 
 
 def _division(machine: Machine) -> Found | None:
@@ -174,11 +170,10 @@ def _division(machine: Machine) -> Found | None:
     divided = any(machine.nvml.mig) or any(" MIG " in gpu for gpu in machine.torch.gpus)
     if not machine.torch.gpus or not divided:
         return None
-    return (
-        "warn",
-        "a GPU of this machine is divided into instances (MIG)",
-        "counts are correct, but instances share power and clocks: compare times of one instance",
+    remedy = (
+        "counts are correct, but instances share power and clocks: compare times of one instance"
     )
+    return "warn", "a GPU of this machine is divided into instances (MIG)", remedy
 
 
 def _cupti(machine: Machine) -> Found | None:
@@ -186,17 +181,13 @@ def _cupti(machine: Machine) -> Found | None:
     if torch.error or torch.why_no_gpu or torch.hip:
         return None
     if not torch.cuda_activity:
-        return (
-            "fail",
-            f"torch {torch.version} is built without CUPTI: the profiler cannot record the device",
-            "install a torch build with CUPTI (the official wheels have it)",
+        text = (
+            f"torch {torch.version} is built without CUPTI: the profiler cannot record the device"
         )
+        return "fail", text, "install a torch build with CUPTI (the official wheels have it)"
     if not torch.cupti_version:
-        return (
-            "unknown",
-            "no CUPTI library found that gives its version",
-            "see the canary below; if it fails, install the CUPTI package of this CUDA",
-        )
+        remedy = "see the canary below; if it fails, install the CUPTI package of this CUDA"
+        return "unknown", "no CUPTI library found that gives its version", remedy
     release = f"of CUDA {cupti_release(torch.cupti_version)} ({torch.cupti_path})"
     if torch.cupti_version >= _GOOD_GRAPHS:
         return "ok", release
@@ -204,12 +195,11 @@ def _cupti(machine: Machine) -> Found | None:
     if _BAD_TIMES <= torch.cupti_version < _GOOD_TIMES:
         since = "from Update 2 on " if torch.cupti_version == _BAD_TIMES else ""
         faults.append(f"{since}kernels may get bad time stamps and be lost")
-    return (
-        "warn",
-        f"{release}, known: {'; '.join(faults)}",
+    remedy = (
         "no test passes because of it: profiles are checked, and retried if incomplete; CUPTI of "
-        "CUDA 13.1 Update 1 and later has the fix (use a torch built for it)",
+        "CUDA 13.1 Update 1 and later has the fix (use a torch built for it)"
     )
+    return "warn", f"{release}, known: {'; '.join(faults)}", remedy
 
 
 def cupti_release(version: int) -> str:
@@ -225,36 +215,30 @@ def _permission(machine: Machine) -> Found | None:
     if not machine.driver:
         return None
     if machine.permissions.admin_only is None:
-        return (
-            "unknown",
-            "/proc/driver/nvidia/params does not say who may profile",
-            "see the canary below: if it passes, this user may profile",
-        )
+        text = "/proc/driver/nvidia/params does not say who may profile"
+        return "unknown", text, "see the canary below: if it passes, this user may profile"
     if not machine.permissions.admin_only:
         return "ok", "the driver lets every user profile"
     if machine.permissions.privileged:
         return "ok", "only administrators may profile; this process may"
     if machine.canary.state == "seen":
-        return ("ok", "only administrators may profile, but the canary was seen")
-    return (
-        "fail",
-        "this user may not profile (NVreg_RestrictProfilingToAdminUsers=1)",
+        return "ok", "only administrators may profile, but the canary was seen"
+    remedy = (
         "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or give the container "
-        "CAP_SYS_ADMIN (docker run --cap-add=SYS_ADMIN)",
+        "CAP_SYS_ADMIN (docker run --cap-add=SYS_ADMIN)"
     )
+    return "fail", "this user may not profile (NVreg_RestrictProfilingToAdminUsers=1)", remedy
 
 
 def _subscribers(machine: Machine) -> Found:
     """CUPTI serves one subscriber per process. DCGM's profiling cannot be seen in the process."""
     tools = procfs.tools_of(machine.environment)
     tools += [f"the loaded library {name}" for name in machine.injected]
-    if tools:
-        return (
-            "warn",
-            f"another profiling tool seems to be attached: {', '.join(tools)}",
-            "CUPTI serves one tool per process: run without that tool, and unset its variables",
-        )
-    return "ok", "none seen in this process (DCGM profiling cannot be seen)"
+    if not tools:
+        return "ok", "none seen in this process (DCGM profiling cannot be seen)"
+    text = f"another profiling tool seems to be attached: {', '.join(tools)}"
+    remedy = "CUPTI serves one tool per process: run without that tool, and unset its variables"
+    return "warn", text, remedy
 
 
 def _kineto(machine: Machine) -> Found:
@@ -266,35 +250,28 @@ def _kineto(machine: Machine) -> Found:
     shown = ", ".join(f"{name}={value}" for name, value in set_here.items())
     on_demand = [name for name in ("KINETO_USE_DAEMON", "KINETO_CONFIG") if name in set_here]
     if on_demand:
-        return (
-            "warn",
-            f"{shown}: traces on demand may start during a measurement",
-            f"unset {' and '.join(on_demand)} for tests",
-        )
-    if set_here.get("TEARDOWN_CUPTI", "0") not in ("", "0"):
-        return (
-            "warn",
-            f"{shown}: CUPTI stops after each session and starts again for the next",
-            "unset TEARDOWN_CUPTI: sessions take long, and CUDA graphs are known to fail with it",
-        )
+        text = f"{shown}: traces on demand may start during a measurement"
+        return "warn", text, f"unset {' and '.join(on_demand)} for tests"
+    if _is_on(set_here, "TEARDOWN_CUPTI"):
+        text = f"{shown}: CUPTI stops after each session and starts again for the next"
+        remedy = "sessions take long, and CUDA graphs are known to fail with it"
+        return "warn", text, f"unset TEARDOWN_CUPTI: {remedy}"
     return "ok", shown or "no settings in the environment"
+
+
+def _is_on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "0") not in ("", "0")
 
 
 def _host_settings(machine: Machine) -> Found | None:
     """Variables that change what is measured."""
-    environment = machine.environment
-    if environment.get("TRITON_INTERPRET", "0") not in ("", "0"):
-        return (
-            "warn",
-            "TRITON_INTERPRET is set: Triton kernels run in Python and launch other kernels",
-            "unset it when you count kernels",
-        )
-    if environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        return (
-            "warn",
-            "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",
-            "unset it: host times and the bound verdict are wrong with it; counts are correct",
-        )
+    if _is_on(machine.environment, "TRITON_INTERPRET"):
+        text = "TRITON_INTERPRET is set: Triton kernels run in Python and launch other kernels"
+        return "warn", text, "unset it when you count kernels"
+    if _is_on(machine.environment, "CUDA_LAUNCH_BLOCKING"):
+        text = "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel"
+        remedy = "unset it: host times and the bound verdict are wrong with it; counts are correct"
+        return "warn", text, remedy
     return None
 
 
@@ -306,11 +283,8 @@ def _canary(machine: Machine) -> Found | None:
         return "ok", "the profiler saw the kernel that was launched for it"
     if canary.state == "blind":
         return "fail", canary.text, "see the cause above"
-    return (
-        "fail",
-        canary.text,
-        "run with KINETO_LOG_LEVEL=0 to see the profiler's own log; try another torch",
-    )
+    remedy = "run with KINETO_LOG_LEVEL=0 to see the profiler's own log; try another torch"
+    return "fail", canary.text, remedy
 
 
 def _cpu_first(machine: Machine) -> Found | None:
@@ -320,13 +294,13 @@ def _cpu_first(machine: Machine) -> Found | None:
     if after.state == "seen":
         return "ok", "a CPU-only profile leaves the GPU visible"
     if after.state == "crashed":
-        return ("unknown", after.text, "run again; if it fails again, avoid CPU-only profiles")
-    return (
-        "warn",
-        "after a CPU-only profile this torch no longer sees the GPU (pytorch #186036)",
+        return "unknown", after.text, "run again; if it fails again, avoid CPU-only profiles"
+    text = "after a CPU-only profile this torch no longer sees the GPU (pytorch #186036)"
+    remedy = (
         "let pytest-kernelprof profile first in each process: remove CPU-only profilers from "
-        "conftest files and from code that runs on import",
+        "conftest files and from code that runs on import"
     )
+    return "warn", text, remedy
 
 
 def _nvml(machine: Machine) -> Found | None:
@@ -334,16 +308,12 @@ def _nvml(machine: Machine) -> Found | None:
         return None
     if not machine.nvml.error:
         return "ok", f"{len(machine.nvml.mig)} GPUs"
-    return (
-        "unknown",
-        machine.nvml.error,
-        "pip install nvidia-ml-py, so that clocks, throttling and other processes can be seen",
-    )
+    remedy = "pip install nvidia-ml-py, so that clocks, throttling and other processes can be seen"
+    return "unknown", machine.nvml.error, remedy
 
 
 def _triton(machine: Machine) -> Found:
-    version = machine.packages.get("triton")
-    return "ok", version or "not installed; only code that uses it needs it"
+    return "ok", machine.packages.get("triton", "not installed; only code that uses it needs it")
 
 
 def _pytest(machine: Machine) -> Found:
@@ -351,33 +321,22 @@ def _pytest(machine: Machine) -> Found:
     ours, bench = machine.packages.get("pytest", ""), machine.packages.get("pytest-benchmark", "")
     text = f"{ours or 'version unknown'}, pytest-benchmark {bench or 'not installed'}"
     if bench and series(bench) < (5, 3) and series(ours) >= (9, 2):
-        return (
-            "warn",
-            f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2",
-            "pip install 'pytest-benchmark>=5.3'",
-        )
-    newer = newer_than_tried({"pytest": ours})
-    if newer:
-        return "warn", f"{text}; {newer[0]}", _UNTRIED
-    return "ok" if ours else "unknown", text, "" if ours else "reinstall pytest"
+        text = f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2"
+        return "warn", text, "pip install 'pytest-benchmark>=5.3'"
+    return _untried({"pytest": ours}, text) if ours else ("unknown", text, "reinstall pytest")
 
 
 def _temp_folder(machine: Machine) -> Found:
     if machine.temp_error:
-        return (
-            "fail",
-            f"traces cannot be written: {machine.temp_error}",
-            "set TMPDIR to a writable folder",
-        )
-    free = machine.temp_free_bytes
-    if free is not None and free < _LITTLE_SPACE:
-        return (
-            "warn",
-            f"{machine.temp_folder} has {format_bytes(free)} free; a large trace takes more",
-            "free space, or set TMPDIR to another folder",
-        )
-    shown = "" if free is None else f", {format_bytes(free)} free"
-    return "ok", f"{machine.temp_folder}{shown}"
+        text = f"traces cannot be written: {machine.temp_error}"
+        return "fail", text, "set TMPDIR to a writable folder"
+    if machine.temp_free_bytes is None:
+        return "ok", machine.temp_folder
+    free = format_bytes(machine.temp_free_bytes)
+    if machine.temp_free_bytes < _LITTLE_SPACE:
+        text = f"{machine.temp_folder} has {free} free; a large trace takes more"
+        return "warn", text, "free space, or set TMPDIR to another folder"
+    return "ok", f"{machine.temp_folder}, {free} free"
 
 
 # What is examined.
