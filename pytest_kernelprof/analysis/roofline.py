@@ -51,24 +51,19 @@ class Amount:
 
 
 def amount_of(operator: str, inputs: Inputs) -> Amount | None:
-    """The work of an operator, by name and inputs; None where they do not tell it."""
+    """The work of an operator, by name and inputs; None where they do not tell it: its formula
+    raises a LookupError or ValueError then."""
     # ``aten::add_`` does and moves what ``aten::add`` does.
     formula = _FORMULAS.get(operator) or _FORMULAS.get(operator.removesuffix("_"))
     if formula is None:
         return None
     try:
         return formula(inputs)
-    except _Unknown:
+    except (LookupError, ValueError):  # an input is missing, or of another form or type
         return None
 
 
-class _Unknown(Exception):  # noqa: N818 (no error: the shapes do not tell)
-    """The inputs do not tell how much is done."""
-
-
 def _size(one: Input) -> int:
-    if one.dtype not in _ITEM_SIZE:
-        raise _Unknown
     return _ITEM_SIZE[one.dtype]
 
 
@@ -76,7 +71,7 @@ def _tensors(inputs: Inputs) -> list[Input]:
     """The tensors among some inputs; those without a dimension move next to nothing."""
     found = [one for one in inputs if one.shape]
     if not found or any(one.dtype == "TensorList" for one in inputs):
-        raise _Unknown
+        raise ValueError
     return found
 
 
@@ -88,40 +83,27 @@ def _read(one: Input) -> int:
     )
 
 
-def _matrix(one: Input, dimensions: int) -> tuple[int, ...]:
-    if len(one.shape) != dimensions:
-        raise _Unknown
-    return one.shape
-
-
-def _argument(inputs: Inputs, index: int) -> Input:
-    if index >= len(inputs):
-        raise _Unknown
-    return inputs[index]
-
-
 def _product(first: int, dimensions: int) -> Callable[[Inputs], Amount]:
     """Matrix products whose operands are the inputs ``first`` and the next; what comes before is
     added to them (``addmm``)."""
 
     def amount(inputs: Inputs) -> Amount:
-        a, b = _argument(inputs, first), _argument(inputs, first + 1)
-        *batch, m, k = _matrix(a, dimensions)
-        *other, inner, n = _matrix(b, dimensions)
-        if inner != k or batch != other:
-            raise _Unknown
+        a, b = inputs[first], inputs[first + 1]
+        (*batch, m, k), (*other, inner, n) = a.shape, b.shape
+        if len(a.shape) != dimensions or inner != k or batch != other:
+            raise ValueError
         out = math.prod(batch) * m * n
-        moved = _read(a) + _read(b) + out * _size(a) + sum(_read(one) for one in inputs[:first])
+        moved = _read(a) + _read(b) + out * _size(a) + sum(map(_read, inputs[:first]))
         return Amount(2 * out * k, moved, a.dtype, True)
 
     return amount
 
 
 def _linear(inputs: Inputs) -> Amount:
-    x, weight = _argument(inputs, 0), _argument(inputs, 1)
-    n, k = _matrix(weight, 2)
-    if not x.shape or x.shape[-1] != k:
-        raise _Unknown
+    x, weight = inputs[0], inputs[1]
+    n, k = weight.shape
+    if x.shape[-1] != k:
+        raise ValueError
     out = math.prod(x.shape[:-1]) * n
     bias = sum(_read(one) for one in inputs[2:3] if one.shape)
     return Amount(2 * out * k, _read(x) + _read(weight) + out * _size(x) + bias, x.dtype, True)
@@ -129,13 +111,13 @@ def _linear(inputs: Inputs) -> Amount:
 
 def _matmul(inputs: Inputs) -> Amount:
     """As ``torch.matmul`` broadcasts; vectors count as matrices of one row or column."""
-    a, b = _argument(inputs, 0), _argument(inputs, 1)
+    a, b = inputs[0], inputs[1]
     if not a.shape or not b.shape:
-        raise _Unknown
+        raise ValueError
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     if left[-1] != right[-2]:
-        raise _Unknown
+        raise ValueError
     out = math.prod(_broadcast([left[:-2], right[:-2]])) * left[-2] * right[-1]
     return Amount(2 * out * left[-1], _read(a) + _read(b) + out * _size(a), a.dtype, True)
 
@@ -145,7 +127,7 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
     if any(len(size) > 1 for size in sizes):
-        raise _Unknown
+        raise ValueError
     return tuple(size.pop() if size else 1 for size in sizes)
 
 
@@ -155,17 +137,16 @@ def _numbers(one: Input, count: int) -> tuple[int, ...]:
     if len(found) == 1:
         return found * count
     if len(found) != count:
-        raise _Unknown
+        raise ValueError
     return found
 
 
 def _convolution(inputs: Inputs) -> Amount:
     """``aten::convolution``: input, weight, bias, stride, padding, dilation, transposed, ..."""
-    x, weight = _argument(inputs, 0), _argument(inputs, 1)
-    transposed = _argument(inputs, 6).value
+    x, weight = inputs[0], inputs[1]
     kernel = weight.shape[2:]
-    if transposed != "False" or len(x.shape) != len(weight.shape) or not kernel:
-        raise _Unknown
+    if inputs[6].value != "False" or len(x.shape) != len(weight.shape) or not kernel:
+        raise ValueError
     stride, padding, dilation = (_numbers(inputs[i], len(kernel)) for i in (3, 4, 5))
     sides = [
         (n + 2 * pad - wide * (k - 1) - 1) // step + 1
@@ -174,7 +155,7 @@ def _convolution(inputs: Inputs) -> Amount:
         )
     ]
     if min(sides) < 1:
-        raise _Unknown
+        raise ValueError
     out = x.shape[0] * weight.shape[0] * math.prod(sides)
     moved = _read(x) + _read(weight) + out * _size(x)
     return Amount(2 * out * math.prod(weight.shape[1:]), moved, x.dtype, True)
@@ -184,12 +165,13 @@ def _attention(causal: int) -> Callable[[Inputs], Amount]:
     """Scaled dot-product attention; ``causal`` is the index of its argument ``is_causal``."""
 
     def amount(inputs: Inputs) -> Amount:
-        q, k, v = (_argument(inputs, i) for i in range(3))
-        batch, heads, rows, width = _matrix(q, 4)
-        columns, deep = _matrix(k, 4)[2], _matrix(v, 4)[3]
-        masked = {"True": True, "False": False}.get(_argument(inputs, causal).value)
-        if masked is None or (masked and rows != columns):
-            raise _Unknown
+        q, k, v = inputs[:3]
+        batch, heads, rows, width = q.shape
+        _, _, columns, _ = k.shape
+        _, _, _, deep = v.shape
+        masked = {"True": True, "False": False}[inputs[causal].value]
+        if masked and rows != columns:
+            raise ValueError
         pairs = rows * (rows + 1) // 2 if masked else rows * columns
         out = batch * heads * rows * deep
         moved = _read(q) + _read(k) + _read(v) + out * _size(q)
@@ -218,9 +200,9 @@ def _pointwise(operands: int, *, out_size: int | None = None) -> Callable[[Input
 
 def _copy(inputs: Inputs) -> Amount:
     """``copy_(to, from)`` reads the second and writes the first."""
-    to, source = _argument(inputs, 0), _argument(inputs, 1)
+    to, source = inputs[0], inputs[1]
     if not to.shape:
-        raise _Unknown
+        raise ValueError
     return Amount(0, _read(to) + (_read(source) if source.shape else 0), to.dtype)
 
 
