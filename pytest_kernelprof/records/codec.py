@@ -55,27 +55,18 @@ def decode(data: bytes | mmap.mmap | msgspec.Raw, kind: type[R]) -> R:
     Raises:
         ValueError: no such record, or of a newer version than this one; the message says which.
     """
-    if _is_of_this_version(data, kind):
-        # At once: of plain builtins a large document would take several times as much memory.
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.ValidationError as error:
-            raise ValueError(_shortened(str(error))) from None
-    return from_builtins(msgspec.json.decode(data), kind)
+    if "schema" in kind.__struct_fields__:
+        with contextlib.suppress(msgspec.ValidationError):  # no object, as decoding says
+            _refuse_other_versions(msgspec.json.decode(data, type=_Versioned).schema)
+    # At once: of plain builtins a large document would take several times as much memory.
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_shortened(str(error))) from None
 
 
 class _Versioned(msgspec.Struct):
     schema: Any = None
-
-
-def _is_of_this_version(data: bytes | mmap.mmap | msgspec.Raw, kind: type[R]) -> bool:
-    if "schema" not in kind.__struct_fields__:
-        return True
-    try:
-        version = msgspec.json.decode(data, type=_Versioned).schema
-    except msgspec.ValidationError:  # no object
-        return False
-    return type(version) is int and version == VERSION
 
 
 def from_builtins(plain: object, kind: type[R]) -> R:
