@@ -250,33 +250,6 @@ _NOT_FOUND = (
 )
 
 
-@dataclass(slots=True)
-class Packages:
-    """The libraries of AOTInductor that were there when one was called.
-
-    Attributes:
-        called: whether any was called at all.
-    """
-
-    called: bool = False
-    _looked_at: dict[str, CompiledCode] = field(default_factory=dict)
-
-    def look(self, runner: object) -> None:
-        """Look at the libraries that are there when one is called; which is its, nobody says."""
-        del runner
-        self.called = True
-        for path in _mapped_libraries():
-            if path not in self._looked_at:
-                self._looked_at[path] = _code_of_library(path, os.stat(path).st_mtime_ns)
-
-    def code(self) -> CompiledCode:
-        """What may have run."""
-        found = together(self._looked_at.values())
-        if self.called and not found.kernels and not found.unseen:
-            return CompiledCode(unseen=(_NOT_FOUND,))
-        return found
-
-
 def runners() -> list[type]:
     """The classes that run a package."""
     module = getattr(load_torch()._C, "_aoti", None)
@@ -331,14 +304,28 @@ def _kinds(block: Any) -> Iterator[str]:
             yield from _kinds(inner)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WatchedCalls:
-    """What was called, and the kernels that libraries gave to operators (those of each library, as
-    torch names them)."""
+    """What was called.
 
-    packages: Packages = field(default_factory=Packages)
+    Attributes:
+        package: whether any package of AOTInductor was.
+        given: the kernels that libraries gave to operators (those of each library, as torch names
+            them).
+    """
+
+    package: bool = False
     given: list[set[str]] = field(default_factory=list)
+    _libraries: dict[str, CompiledCode] = field(default_factory=dict)
     _past: set[str] = field(default_factory=set)
+
+    def look_at_package(self, runner: object) -> None:
+        """Look at the libraries that are there when one is called; which is its, nobody says."""
+        del runner
+        self.package = True
+        for path in _mapped_libraries():
+            if path not in self._libraries:
+                self._libraries[path] = _code_of_library(path, os.stat(path).st_mtime_ns)
 
     def look_at_script(self, method: Any) -> None:
         """Look at the graph of a method of TorchScript that is called."""
@@ -346,14 +333,17 @@ class WatchedCalls:
         self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
 
     def code(self, operators: Collection[str]) -> CompiledCode:
-        """The code behind it, by the names of operators in the rounds as well."""
+        """The code that may have run, by the names of operators in the rounds as well."""
+        found, torch = together(self._libraries.values()), load_torch()._C
         partitions = any(name.startswith("LlgaPartition_") for name in operators)
-        unseen = (_PARTITION,) if partitions and load_torch()._C._jit_llga_enabled() else ()
         groups = any(name.startswith("fused_") for name in operators)
-        fused = (_FUSED,) if groups and load_torch()._C._jit_can_fuse_on_cpu() else ()
-        past = (_PAST.format(", ".join(sorted(self._past))),) if self._past else ()
-        scripts = CompiledCode(unseen=(*unseen, *fused, *past))
-        return together((self.packages.code(), scripts))
+        unseen = {
+            _NOT_FOUND: self.package and not found.kernels and not found.unseen,
+            _PARTITION: partitions and torch._jit_llga_enabled(),
+            _FUSED: groups and torch._jit_can_fuse_on_cpu(),
+            _PAST.format(", ".join(sorted(self._past))): self._past,
+        }
+        return together((found, CompiledCode(unseen=tuple(filter(unseen.get, unseen)))))
 
 
 @contextlib.contextmanager
@@ -361,7 +351,7 @@ def watch_calls() -> Iterator[WatchedCalls]:
     """Watch from any thread. A call costs a look into its graph or library."""
     watched = WatchedCalls()
     methods: list[tuple[Any, str, Look]] = [
-        (kind, name, watched.packages.look)
+        (kind, name, watched.look_at_package)
         for kind in runners()
         for name in ("run", "boxed_run")
         if name in vars(kind)

@@ -16,7 +16,7 @@ from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.profiler import compiled_code
 from pytest_kernelprof.profiler.compiled_code import (
     CompiledCode,
-    Packages,
+    WatchedCalls,
     code_of_graphs,
     code_of_source,
     watch_calls,
@@ -175,11 +175,11 @@ def test_a_package_that_was_called_tells_its_kernels_and_whether_they_leave_even
 ) -> None:
     path = library(tmp_path, *parts)
     monkeypatch.setattr(compiled_code, "_mapped_libraries", lambda: [path])
-    found = Packages()
-    assert found.code() == CompiledCode()
-    found.look(None)
-    assert found.code().kernels == kernels
-    assert [unseen in words for words in found.code().unseen] == ([True] if unseen else [])
+    found = WatchedCalls()
+    assert found.code(()) == CompiledCode()
+    found.look_at_package(None)
+    assert found.code(()).kernels == kernels
+    assert [unseen in words for words in found.code(()).unseen] == ([True] if unseen else [])
 
 
 def test_calls_of_packages_are_watched_and_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +190,9 @@ def test_calls_of_packages_are_watched_and_only_meanwhile(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch._C._aoti, "OneMore", Runner, raising=False)
     before = dict(vars(Runner))
     with watch_calls() as watched:
-        assert not watched.packages.called
+        assert not watched.package
         assert Runner().run([1], stream=2) == [1, 2]
-    assert watched.packages.called
+    assert watched.package
     assert dict(vars(Runner)) == before
 
 
