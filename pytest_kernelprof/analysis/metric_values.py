@@ -136,7 +136,7 @@ def device_metrics(
     spans = _busy_and_span(reading, line)
     rounds: dict[str, list[float]] = {
         "kernels": _per_round(reading, kernels),
-        "launches": _of_rounds(reading, reading.round_of_call, reading.launches & ran),
+        "launches": _per_round(reading, reading.launches & ran, of_round=reading.round_of_call),
         "memsets": _per_round(reading, acts.kind == MEMSET),
         "syncs": [len(of_round) for of_round in waits],
         "cuda_time": [ns / 1e3 for ns in _per_round(reading, computing, acts.end - acts.start)],
@@ -162,14 +162,15 @@ def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
     return counts | sizes
 
 
-def _per_round(reading: Reading, chosen: Bools, weights: Ints | None = None) -> list[float]:
-    """Of each round, how many of the chosen activities it has, or the sum of their weights."""
-    return _of_rounds(reading, reading.round_of_activity, chosen, weights)
-
-
-def _of_rounds(
-    reading: Reading, of_round: Ints, chosen: Bools, weights: Ints | None = None
+def _per_round(
+    reading: Reading, chosen: Bools, weights: Ints | None = None, of_round: Ints | None = None
 ) -> list[float]:
+    """Of each round, how many of the chosen activities it has, or the sum of their weights.
+
+    Args:
+        of_round: the round of each, where they are no activities.
+    """
+    of_round = reading.round_of_activity if of_round is None else of_round
     chosen = chosen & (of_round != NO_ID)
     values = np.bincount(
         of_round[chosen], None if weights is None else weights[chosen], minlength=reading.rounds

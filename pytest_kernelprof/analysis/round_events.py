@@ -44,7 +44,7 @@ What = Literal["kernel", "copy", "wait"]
 
 def kernel_rows(reading: Reading) -> list[Ints]:
     """Of each round its kernels, as rows of the activities in launch order."""
-    return _activity_rows(reading, KERNEL)
+    return activity_rows(reading, KERNEL)
 
 
 def counted_rows(reading: Reading) -> list[Ints]:
@@ -54,12 +54,8 @@ def counted_rows(reading: Reading) -> list[Ints]:
     return _operator_rows(reading) if on_cpu else kernel_rows(reading)
 
 
-def copy_rows(reading: Reading) -> list[Ints]:
-    """Of each round its memory copies, as rows of the activities in order."""
-    return _activity_rows(reading, MEMCPY)
-
-
-def _activity_rows(reading: Reading, kind: int) -> list[Ints]:
+def activity_rows(reading: Reading, kind: int) -> list[Ints]:
+    """Of each round its activities of a kind, as rows of them in launch order."""
     acts, of_round = reading.trace.activities, reading.round_of_activity
     rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
     calls = reading.links.call_of_activity[rows]

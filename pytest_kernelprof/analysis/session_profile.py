@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
+from pytest_kernelprof.analysis import round_events
 from pytest_kernelprof.analysis.collectives import (
     COMMUNICATION,
     collectives_of,
@@ -28,26 +29,10 @@ from pytest_kernelprof.analysis.metric_values import (
     metric_of,
     timeline_of,
 )
-from pytest_kernelprof.analysis.round_events import (
-    What,
-    copies_of,
-    copy_rows,
-    counted_rows,
-    different_rounds,
-    host_waits,
-    kernels_of,
-    operators_of_activities,
-    operators_of_calls,
-    operators_of_kernels,
-    read_rows,
-    reads_as_waits,
-    silent_regions,
-    waiting_calls,
-    waits_of,
-)
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
+from pytest_kernelprof.trace.columns import MEMCPY
 from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.integrity import (
     check_clock,
@@ -67,7 +52,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.correlation import Reading
 
 
-Lines = Mapping[tuple[What, int], str]
+Lines = Mapping[tuple[round_events.What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
 
 _NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
@@ -107,7 +92,7 @@ class SessionFacts:
     """
 
     profile: Profile
-    operators: Mapping[What, Sequence[int]]
+    operators: Mapping[round_events.What, Sequence[int]]
     activities: int
     missed: int
 
@@ -124,7 +109,9 @@ def session_facts(reading: Reading) -> SessionFacts:
 
 def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each round in launch order; on the CPU its compute operators."""
-    return tuple(kernels_of(reading, rows) for rows in counted_rows(reading))
+    return tuple(
+        round_events.kernels_of(reading, rows) for rows in round_events.counted_rows(reading)
+    )
 
 
 def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Profile:
@@ -178,7 +165,9 @@ def unmeasured(kind: DeviceKind, why: str) -> Profile:
 def with_lines(profile: Profile, lines: Lines) -> Profile:
     """The same profile with ``file:line`` for its kernels, copies and waits."""
 
-    def placed(what: What, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
+    def placed(
+        what: round_events.What, items: tuple[msgspec.Struct, ...]
+    ) -> tuple[msgspec.Struct, ...]:
         return tuple(
             structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
             for i, one in enumerate(items)
@@ -202,9 +191,9 @@ def lines_of(facts: SessionFacts, of_operator: Mapping[int, str]) -> Lines:
     }
 
 
-def same_work(profile: Profile, other: SessionFacts) -> set[What]:
+def same_work(profile: Profile, other: SessionFacts) -> set[round_events.What]:
     """Of kernels, copies and waits those that are the same in both, one by one."""
-    same: dict[What, bool] = {
+    same: dict[round_events.What, bool] = {
         "kernel": [k.name for k in profile.kernels] == [k.name for k in other.profile.kernels],
         "copy": [c.name for c in profile.copies] == [c.name for c in other.profile.copies],
         "wait": [w.call for w in profile.waits] == [w.call for w in other.profile.waits],
@@ -237,8 +226,8 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 
 
 def _device_facts(reading: Reading) -> SessionFacts:
-    waiting = waiting_calls(reading)
-    of_rounds = host_waits(reading, waiting)
+    waiting = round_events.waiting_calls(reading)
+    of_rounds = round_events.host_waits(reading, waiting)
     line, integrity = timeline_of(reading), check_integrity(reading)
     metrics = device_metrics(reading, line, of_rounds)
     metrics |= communication_metrics(reading)
@@ -247,24 +236,24 @@ def _device_facts(reading: Reading) -> SessionFacts:
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
-    copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
+    copies = round_events.activity_rows(reading, MEMCPY)[_fullest(metrics["memcpys"])]
     waits = np.array(of_rounds[_fullest(metrics["syncs"])], np.int64)
     return _facts(
         reading,
-        counted_rows(reading),
+        round_events.counted_rows(reading),
         Profile(
             environment=_environment(reading),
             integrity=integrity,
             metrics=metrics,
-            copies=copies_of(reading, copies),
-            waits=waits_of(reading, waits),
+            copies=round_events.copies_of(reading, copies),
+            waits=round_events.waits_of(reading, waits),
             gaps=gaps,
             host_shares=host_shares(reading, waiting),
             collectives=collectives_of(reading, _fullest(metrics["kernels"])),
         ),
         {
-            "copy": operators_of_activities(reading, copies),
-            "wait": operators_of_calls(reading, waits),
+            "copy": round_events.operators_of_activities(reading, copies),
+            "wait": round_events.operators_of_calls(reading, waits),
         },
     )
 
@@ -272,12 +261,12 @@ def _device_facts(reading: Reading) -> SessionFacts:
 def _cpu_facts(reading: Reading) -> SessionFacts:
     classified = reading.trace.recording.compute_operators is not None
     counted = "compute operators" if classified else "outermost operators, not classified"
-    reads = read_rows(reading)
+    reads = round_events.read_rows(reading)
     would_wait = metric_of("would_wait", list(map(len, reads)))
     read = reads[_fullest(would_wait)]
     if not classified:  # a read lies below an operator that is not known to compute
         would_wait = absent("would_wait", counted)
-    rows = counted_rows(reading)
+    rows = round_events.counted_rows(reading)
     count = metric_of("kernels", list(map(len, rows)), counted)
     problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
     integrity = Integrity(
@@ -293,7 +282,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             environment=_environment(reading),
             integrity=integrity,
             metrics={"kernels": count, "would_wait": would_wait},
-            waits=reads_as_waits(reading, read),
+            waits=round_events.reads_as_waits(reading, read),
             gaps=Gaps((), NOT_ON_THE_CPU),
         ),
         {"wait": read.tolist()},
@@ -304,7 +293,7 @@ def _facts(
     reading: Reading,
     rows: Sequence[Ints],
     profile: Profile,
-    operators: Mapping[What, Sequence[int]],
+    operators: Mapping[round_events.What, Sequence[int]],
 ) -> SessionFacts:
     """What a session on a device and one on the CPU both have beside the ``profile`` so far.
 
@@ -313,14 +302,14 @@ def _facts(
     """
     trace, fullest = reading.trace, _fullest(profile.metrics["kernels"])
     table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
-    of_kernels = [operators_of_kernels(reading, of_round) for of_round in rows]
+    of_kernels = [round_events.operators_of_kernels(reading, of_round) for of_round in rows]
     names = [table.name.codes[of_round] for of_round in rows]
-    others = different_rounds(reading, fullest, names, of_kernels)
+    others = round_events.different_rounds(reading, fullest, names, of_kernels)
     profile = structs.replace(
         profile,
         rounds=reading.rounds,
-        kernels=kernels_of(reading, rows[fullest]),
-        variants=tuple(kernels_of(reading, rows[number]) for number in others),
+        kernels=round_events.kernels_of(reading, rows[fullest]),
+        variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )
     operators = {"kernel": of_kernels[fullest], **operators}
     return SessionFacts(profile, operators, len(trace.activities), missed_lookups(reading))
@@ -370,18 +359,16 @@ def _device_name(reading: Reading) -> str:
 
 
 def _cpu_problems(reading: Reading) -> tuple[str, ...]:
-    recording = reading.trace.recording
+    recording, ops = reading.trace.recording, reading.trace.operators
     if recording.compute_operators is None:
         return (_NOT_CLASSIFIED,)
-    silent = (_SILENT,) if silent_regions(reading) else ()
-    return (*recording.unseen, *silent, *_unclassified(reading))
-
-
-def _unclassified(reading: Reading) -> tuple[str, ...]:
-    """Our notes name each operator of the trace: one that they do not name, they have lost."""
-    recording, ops = reading.trace.recording, reading.trace.operators
-    if recording.compute_operators is None or recording.idle_operators is None:
-        return ()
-    noted = frozenset((*recording.compute_operators, *recording.idle_operators))
-    lost = ~ops.annotation & ~ops.name.that(noted.__contains__)
-    return (_LOST.format(tally(ops.name[lost])),) if lost.any() else ()
+    problems = [*recording.unseen]
+    if round_events.silent_regions(reading):
+        problems.append(_SILENT)
+    if recording.idle_operators is not None:
+        # Our notes name each operator of the trace: one that they do not name, they have lost.
+        noted = frozenset((*recording.compute_operators, *recording.idle_operators))
+        lost = ~ops.annotation & ~ops.name.that(noted.__contains__)
+        if lost.any():
+            problems.append(_LOST.format(tally(ops.name[lost])))
+    return tuple(problems)
