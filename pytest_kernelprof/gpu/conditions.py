@@ -177,10 +177,6 @@ class Watch:
         contenders = tuple(Neighbour(pid, use) for pid, use in sorted(self._working.items()))
         return replace(self._conditions, contenders=contenders)
 
-    def was_not_alone(self, why: str) -> None:
-        """Note why the GPU's lock was not had, if it was not."""
-        self._note(not_alone=why)
-
     def _note(self, **what: Any) -> None:
         self._conditions = replace(self._conditions, **what)
 
@@ -353,7 +349,7 @@ def alone(
             why = str(busy)
         watched = held.enter_context(watch(device, lock, at_work=at_work))
         yield watched
-        watched.was_not_alone(why or (lock.lost if lock else ""))
+        watched._note(not_alone=why or (lock.lost if lock else ""))
 
 
 def unwatched() -> Watch:

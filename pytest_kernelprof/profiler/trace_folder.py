@@ -205,7 +205,8 @@ class Scratch:
                 with contextlib.suppress(OSError):
                     Real.rmdir(folder.path)
                     del self._folders[place]
-                    _close(folder)
+                    if folder.handle is not None and folder.is_held():
+                        Real.close(folder.handle)
 
     def clear(self) -> None:
         """Remove the folders and what is in them."""
@@ -277,11 +278,6 @@ def _make_folder(place: str) -> Folder:
         Real.close(handle)
         return Folder(path, Real.getpid())
     return held
-
-
-def _close(folder: Folder) -> None:
-    if folder.handle is not None and folder.is_held():
-        Real.close(folder.handle)
 
 
 def _identity(handle: int) -> tuple[int, int]:

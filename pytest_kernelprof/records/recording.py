@@ -46,6 +46,10 @@ class OwnNames:
         self.line = self.prefix + "line#"
 
 
+SERIES = ("latency_us", "dispatch_us", "floor_us")
+"""The fields of ``HostTimings`` with one value a round."""
+
+
 class HostTimings(msgspec.Struct, frozen=True):
     """Host-side measurements of calls that were not profiled; one value a round.
 
@@ -68,18 +72,14 @@ class HostTimings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError for timings of no call."""
-        for name in ("latency_us", "dispatch_us", "floor_us"):
+        for name in SERIES:
             if not getattr(self, name):
                 raise ValueError(f"{name} has no round")
 
     def followed_by(self, more: HostTimings) -> HostTimings:
         """These rounds and those of ``more``, as one series."""
-        return msgspec.structs.replace(
-            self,
-            latency_us=self.latency_us + more.latency_us,
-            dispatch_us=self.dispatch_us + more.dispatch_us,
-            floor_us=self.floor_us + more.floor_us,
-        )
+        both = {name: getattr(self, name) + getattr(more, name) for name in SERIES}
+        return msgspec.structs.replace(self, **both)
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -239,7 +239,7 @@ def _series(recording: Recording) -> Iterator[tuple[str, Sequence[float]]]:
     for name in ("host_timings", "second_look"):
         timings: HostTimings | None = getattr(recording, name)
         if timings is not None:
-            for field in ("latency_us", "dispatch_us", "floor_us"):
+            for field in SERIES:
                 yield f"{name}.{field}", getattr(timings, field)
             beside = (timings.back_to_back_us or 0.0, timings.cupti_us_per_launch)
             yield f"{name}.back_to_back_us", (*beside, timings.cupti_ratio)
