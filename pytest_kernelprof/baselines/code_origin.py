@@ -91,9 +91,7 @@ class RightCode:
                 f"the baseline loaded code from your own folder ({users[0]}), so it would not "
                 "measure the revision: remove the absolute path to that folder"
             )
-        if self._is_apart:
-            return self._copies.of_another_revision(loaded)
-        return self._copies.of_today(loaded)
+        return self._copies.wrong(loaded, is_apart=self._is_apart)
 
     def lines_of_today(self, test: Test | None) -> tuple[str, ...]:
         """The user's test files that hold all lines that launch the kernels of a profile. Lines of
@@ -124,27 +122,27 @@ class Copies:
         self._roots = _import_roots(tree)
         self._tops: dict[str, bool] = {}
 
-    def of_today(self, modules: Iterable[tuple[str, object]]) -> str:
+    def wrong(self, modules: Iterable[tuple[str, object]], *, is_apart: bool) -> str:
         """A module that both sides would load from the same file, with the remedy; empty without
-        one."""
-        for name, file, in_tree in self._elsewhere(modules):
-            return (
-                f"{name} is an installed copy ({file}), so both sides would run the same code, "
-                f"not the revision's {os.path.relpath(in_tree, self._tree)}: install it with pip "
-                "install -e ., or give the python of an environment that has the revision with "
-                "--kernelprof-against-python"
-            )
-        return ""
+        one.
 
-    def of_another_revision(self, modules: Iterable[tuple[str, object]]) -> str:
-        """A module of the environment for the revision that is another revision's, with the
-        remedy; empty without one."""
+        Args:
+            is_apart: whether the revision has its own environment, whose modules may be copies of
+                the tree's, but not of another revision's.
+        """
         for name, file, in_tree in self._elsewhere(modules):
+            below = os.path.relpath(in_tree, self._tree)
+            if not is_apart:
+                return (
+                    f"{name} is an installed copy ({file}), so both sides would run the same code, "
+                    f"not the revision's {below}: install it with pip install -e ., or give the "
+                    "python of an environment that has the revision with "
+                    "--kernelprof-against-python"
+                )
             if not filecmp.cmp(file, in_tree, shallow=False):
                 return (
-                    f"{name} of {sys.executable} ({file}) is not the revision's "
-                    f"{os.path.relpath(in_tree, self._tree)}: install the revision in that "
-                    "environment"
+                    f"{name} of {sys.executable} ({file}) is not the revision's {below}: install "
+                    "the revision in that environment"
                 )
         return ""
 
@@ -347,8 +345,6 @@ class Reads:
                 return
         elif not isinstance(path, bytes) or not path.startswith(self._root_bytes):
             return
-        self._note(os.fsdecode(path))
-
-    def _note(self, path: str) -> None:
-        if len(self._seen) < _MOST and self._mapping.is_users(path):
-            self._seen[os.path.relpath(path, self._mapping.root)] = None
+        told = os.fsdecode(path)
+        if len(self._seen) < _MOST and self._mapping.is_users(told):
+            self._seen[os.path.relpath(told, self._mapping.root)] = None

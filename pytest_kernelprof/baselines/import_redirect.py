@@ -89,12 +89,9 @@ def roots_in_front(path: Iterable[str], mapping: Mapping) -> list[str]:
 
 def mapping_of(root: str, tree: str) -> Mapping:
     """The mapping of this process: environments and this plugin stay."""
-    folders = [sys.prefix, sys.exec_prefix, _PACKAGE, *_site_folders()]
+    folders = [sys.prefix, sys.exec_prefix, _PACKAGE, *sysconfig.get_paths().values()]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
     return Mapping(root, tree, tuple(dict.fromkeys(map(os.path.realpath, folders))))
-
-
-def _site_folders() -> list[str]:
-    return [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
 
 
 def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) -> str:

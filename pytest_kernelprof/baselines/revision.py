@@ -62,6 +62,15 @@ _QUIET = {
     "filter.lfs.required": "false",
 }
 
+# Neither an index that is refreshed, nor a question, nor a fetch of what a clone left out.
+_ALONE = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # the same for git before 2.45
+    "LC_ALL": "C",
+}
+
 
 class GitError(Exception):
     """git is missing or fails; the message says what it printed."""
@@ -89,7 +98,7 @@ def git(folder: str, *arguments: str, index: str | None = None) -> str:
         GitError: git is missing, or it fails.
     """
     quiet = [word for name, value in _QUIET.items() for word in ("-c", f"{name}={value}")]
-    environment = _environment()
+    environment = without(os.environ, local_variables()) | _ALONE
     if index is not None:
         environment["GIT_INDEX_FILE"] = index
     try:
@@ -100,19 +109,6 @@ def git(folder: str, *arguments: str, index: str | None = None) -> str:
         words = done.stderr.decode(errors="replace").strip()
         raise GitError(words or f"git {arguments[0]} ended with status {done.returncode}")
     return os.fsdecode(done.stdout)
-
-
-def _environment() -> dict[str, str]:
-    kept = without(os.environ, local_variables())
-    # Neither an index that is refreshed, nor a question, nor a fetch of what a clone left out.
-    return {
-        **kept,
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",  # the same for git before 2.45
-        "LC_ALL": "C",
-    }
 
 
 def without(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
@@ -195,7 +191,8 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
     """
     folder = os.path.realpath(os.path.join(started_in, os.path.expanduser(given)))
     is_folder = os.path.isdir(folder)
-    if is_folder and _is_plainly_a_path(given):
+    is_path = given in (".", "..", "~") or given.startswith(("./", "../", "/", "~/"))
+    if is_folder and is_path:
         return _of_folder(given, folder, rootdir)
     try:
         found = _of_revision(given, rootdir)
@@ -209,10 +206,6 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
             f"{found.commit[:_SHORT]} for the revision"
         )
     return found
-
-
-def _is_plainly_a_path(given: str) -> bool:
-    return given in (".", "..", "~") or given.startswith(("./", "../", "/", "~/"))
 
 
 def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
@@ -250,12 +243,14 @@ def _of_revision(given: str, rootdir: str) -> Revision:
         )
     commit = _commit(top, name, given)
     if given.startswith(_MERGE_BASE):
-        commit = _merge_base(top, name, commit)
-    return Revision(_told(given, commit), os.path.realpath(top), commit=commit)
-
-
-def _told(given: str, commit: str) -> str:
-    return commit[:_SHORT] if commit.startswith(given) else f"{given} ({commit[:_SHORT]})"
+        try:
+            commit = git(top, "merge-base", "HEAD", commit).strip()
+        except GitError:
+            how = f": {_fetch(name)}" if _is_shallow(top) else ""
+            raise CannotCompare(f"HEAD and {name!r} have no common ancestor here{how}") from None
+    short = commit[:_SHORT]
+    told = short if commit.startswith(given) else f"{given} ({short})"
+    return Revision(told, os.path.realpath(top), commit=commit)
 
 
 def _top(given: str, rootdir: str) -> str:
@@ -307,20 +302,8 @@ def _branch(name: str) -> str:
     return branch if re.fullmatch(r"[^\s:?*\[\\]+", branch) else ""
 
 
-def _merge_base(top: str, name: str, commit: str) -> str:
-    try:
-        return git(top, "merge-base", "HEAD", commit).strip()
-    except GitError:
-        how = f": {_fetch(name)}" if _is_shallow(top) else ""
-        raise CannotCompare(f"HEAD and {name!r} have no common ancestor here{how}") from None
-
-
 def _is_shallow(top: str) -> bool:
     return (_asked(top, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
-
-
-def _is_partial(top: str) -> bool:
-    return bool(_asked(top, "config", "--get-regexp", r"^remote\..*\.promisor$"))
 
 
 def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
@@ -339,7 +322,8 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
         return _check_out(reference, tree, str(scratch / "index"))
     except (OSError, GitError) as error:
         words = f"{reference.name} cannot be laid out in {tree}"
-        if reference.commit and _is_partial(reference.root):
+        promisors = ("config", "--get-regexp", r"^remote\..*\.promisor$")
+        if reference.commit and _asked(reference.root, *promisors):
             raise CannotCompare(
                 f"{words}. This is a partial clone, which lacks files of it: git fetch --refetch "
                 "--no-filter origin"
@@ -380,21 +364,19 @@ def _pointers(top: str, commit: str) -> list[str]:
 def _copy_checkout(folder: str, tree: Path) -> None:
     """All of another checkout as it stands, what git ignores included, but no environments."""
 
+    def is_left_out(path: str, name: str) -> bool:
+        # A pipe has no end.
+        is_a_kind = os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+        return name in _NOT_COPIED or not is_a_kind or _is_environment(path)
+
     def left_out(where: str, names: list[str]) -> set[str]:
-        return {name for name in names if name in _NOT_COPIED or not _is_copied(where, name)}
+        return {name for name in names if is_left_out(os.path.join(where, name), name)}
 
     shutil.copytree(folder, tree, symlinks=True, ignore=left_out, dirs_exist_ok=True)
 
 
-def _is_copied(where: str, name: str) -> bool:
-    """Whether it is a file, a folder or a link, as a pipe has no end; and no environment."""
-    path = os.path.join(where, name)
-    is_a_kind = os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
-    return is_a_kind and not _is_environment(where, name)
-
-
-def _is_environment(where: str, name: str) -> bool:
-    return os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+def _is_environment(folder: str) -> bool:
+    return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def is_test(path: str, patterns: Sequence[str], ini: str = "") -> bool:
@@ -480,7 +462,7 @@ def _walk(folder: str) -> list[str]:
         folders[:] = [
             name
             for name in folders
-            if name not in (".git", BYTECODE) and not _is_environment(where, name)
+            if name not in (".git", BYTECODE) and not _is_environment(os.path.join(where, name))
         ]
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
         found += [os.path.relpath(os.path.join(where, name), folder) for name in (*names, *links)]

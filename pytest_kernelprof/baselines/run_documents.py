@@ -85,23 +85,22 @@ def compared_run(current: Run, found: RunComparison) -> Run:
     for one in found.profiles:
         waiting.setdefault((one.test, one.label), []).append(one)
     tests: dict[str, list[Profile]] = {}
+    failed = set()
     for key, profile in _all_of(current).items():
         if several := waiting.get((key.test, key.label)):
             one = several.pop(0)
             verdict = verdict_of(one, profile, *status_of(one, profile))
             tests.setdefault(key.test, []).append(replace(profile, verdicts=(verdict,)))
+            if verdict.outcome == "failed":
+                failed.add(key.test)
     return replace(
         current,
         tests=tuple(
-            Test(test, tuple(several), outcome="failed" if _fails(several) else "passed")
+            Test(test, tuple(several), outcome="failed" if test in failed else "passed")
             for test, several in tests.items()
         ),
         baselines=(replace(found, profiles=()),),
     )
-
-
-def _fails(profiles: Iterable[Profile]) -> bool:
-    return any(one.outcome == "failed" for profile in profiles for one in profile.verdicts)
 
 
 def comparison_of(
@@ -291,13 +290,11 @@ def merge_runs(runs: Mapping[str, Run]) -> tuple[Run, tuple[str, ...]]:
     """
     tests: dict[str, Test] = {}
     twice: dict[str, None] = {}
-    for run in runs.values():
-        for test in {one.id: one for one in run.tests}.values():
-            if test.id in tests:
-                twice[test.id] = None
-            tests[test.id] = test
     versions: dict[str, dict[str, None]] = {}
     for run in runs.values():
+        own = {one.id: one for one in run.tests}
+        twice.update(dict.fromkeys(id for id in own if id in tests))
+        tests.update(own)
         for name, version in run.versions.items():
             versions.setdefault(name, {})[version] = None
     merged = Run(

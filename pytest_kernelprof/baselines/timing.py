@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -87,12 +87,13 @@ def take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | No
 
 def _take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
     turns: list[intervals.Turn] = []
-    one = other = Sampled()
     kept = 0
     with alone() as watch:
         while more := intervals.more_turns(turns):
             one, other, throttled = _batch(current, baseline, len(turns), more, watch)
-            turns += _turns_of(one.us, other.us)
+            for i in range(0, len(one.us), _OF_A_TURN):
+                rounds = slice(i, i + _OF_A_TURN)
+                turns.append(intervals.Turn(tuple(one.us[rounds]), tuple(other.us[rounds])))
             kept += throttled
     conditions = watch.conditions().keeping_throttled(kept)
     return Taken(intervals.pair_of(first, turns), one, other, conditions)
@@ -149,14 +150,6 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
 def _do(rounds: Rounds, asked: DoStep) -> None:
     if problem := rounds(asked)().problem:
         raise WorkerError(problem)
-
-
-def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[intervals.Turn]:
-    starts = range(0, len(current), _OF_A_TURN)
-    return [
-        intervals.Turn(tuple(current[i : i + _OF_A_TURN]), tuple(baseline[i : i + _OF_A_TURN]))
-        for i in starts
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +328,6 @@ class FreshPair:
     workers: dict[Side, Worker]
     order: ContextOrder
 
-    def see_contexts(self) -> None:
-        """Note who has one now."""
-        self.order.see(*(self.workers[side].cuda for side in SIDES))
-
 
 class FreshPairs:
     """The fresh pairs of a process that runs tests; none is started before it is needed.
@@ -393,15 +382,13 @@ class FreshPairs:
         while steps := next_steps(firsts, workers, self._brings_up):
             on_gpu = any(may_bring_up(one.side, one.step, self._brings_up) for one in steps)
             with contextlib.nullcontext() if on_gpu else at_rest():
-                self._take([(one, workers[one.pair, one.side]) for one in steps], call)
+                problems = _do_all(
+                    partial(self._begin, one, workers[one.pair, one.side], call) for one in steps
+                )
+            for problem in problems[:1]:
+                raise problem
             for pair in chosen:
-                pair.see_contexts()
-
-    def _take(self, steps: Sequence[tuple[Next, Worker]], call: RunTest) -> None:
-        """Have workers take a step each, and wait for all of them."""
-        problems = _do_all(partial(self._begin, *one, call) for one in steps)
-        if problems:
-            raise problems[0]
+                pair.order.see(*(pair.workers[side].cuda for side in SIDES))
 
     def _begin(self, step: Next, worker: Worker, call: RunTest) -> Answer:
         if step.step == "start":
@@ -451,22 +438,17 @@ class FreshPairs:
 def _do_all(steps: Iterable[Callable[[], Answer]]) -> list[WorkerError]:
     """Begin all steps, and wait for all of their answers; the workers that failed say why."""
     problems: list[WorkerError] = []
-    answers: list[Answer] = []
-    for begin in steps:
-        with _noting(problems):
-            answers.append(begin())
-    for answer in answers:
-        with _noting(problems):
-            answer()
+
+    def tried(step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except WorkerError as error:
+            problems.append(error)
+
+    for answer in list(map(tried, steps)):
+        if answer is not None:
+            tried(answer)
     return problems
-
-
-@contextlib.contextmanager
-def _noting(problems: list[WorkerError]) -> Iterator[None]:
-    try:
-        yield
-    except WorkerError as error:
-        problems.append(error)
 
 
 def _refuse_past_the_call(answer: At | Done) -> None:

@@ -52,8 +52,9 @@ def judge(
     if isinstance(answer, str):
         return not_compared(current, f"the baseline cannot run it: {answer}")
     baseline = answer.test.profiles if answer.test else ()
-    found = _judged(current, baseline, answer, timed)
-    return (replace(found[0], notes=_notes(current, answer)), *found[1:])
+    why = _why_not_compared(current, baseline, answer)
+    found = not_compared(current, why) if why else _judged(current, baseline, timed)
+    return (replace(found[0], notes=_notes(current, baseline, answer)), *found[1:])
 
 
 def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool) -> str:
@@ -84,24 +85,24 @@ def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileCompariso
     )
 
 
-def _judged(
-    current: Sequence[Profile],
-    baseline: Sequence[Profile],
-    answer: Done,
-    timed: Mapping[str, Timed],
-) -> tuple[ProfileComparison, ...]:
-    cannot = answer.failure or (f"skipped: {answer.skipped}" if answer.skipped else "")
-    if cannot:
-        return not_compared(current, f"the baseline cannot run it: {cannot}")
+def _why_not_compared(current: Sequence[Profile], baseline: Sequence[Profile], answer: Done) -> str:
+    """Why no profile of a test can be compared; empty if they can."""
+    if cannot := answer.failure or (answer.skipped and f"skipped: {answer.skipped}"):
+        return f"the baseline cannot run it: {cannot}"
     if not answer.reached:
-        return not_compared(current, "the test uses no file of the revision, only tests")
+        return "the test uses no file of the revision, only tests"
     words = "nothing is measured", "the baseline measures nothing"
     for side, nothing in zip((current, baseline), words, strict=True):
-        unmeasured = [one.integrity.problems for one in side if not one.environment.device]
-        if unmeasured:
-            return not_compared(current, f"{nothing}: {'; '.join(unmeasured[0])}")
-    if other := _another_work(current, baseline):
-        return not_compared(current, f"different work: {other}")
+        for one in side:
+            if not one.environment.device:
+                return f"{nothing}: {'; '.join(one.integrity.problems)}"
+    other = _another_work(current, baseline)
+    return f"different work: {other}" if other else ""
+
+
+def _judged(
+    current: Sequence[Profile], baseline: Sequence[Profile], timed: Mapping[str, Timed]
+) -> tuple[ProfileComparison, ...]:
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
         for old, new in _pairs(current, baseline)
@@ -110,10 +111,11 @@ def _judged(
     return tuple(_compare(old, new, call, other) for old, new, call in calls)
 
 
-def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
+def _notes(
+    current: Sequence[Profile], baseline: Sequence[Profile], answer: Done
+) -> tuple[str, ...]:
     """What else a reader needs to know."""
     notes = []
-    baseline = answer.test.profiles if answer.test else ()
     for old, new in zip(baseline[:1], current[:1], strict=False):
         other = _other_software(old, new)
         if other and old.environment.device and new.environment.device:

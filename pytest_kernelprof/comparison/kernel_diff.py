@@ -202,7 +202,6 @@ class Sides:
     lines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     other_operator: list[tuple[int, int]] = field(default_factory=list)
     _pairing: Pairing = field(default_factory=Pairing)
-    _is_in_order: bool = True
 
     @classmethod
     def of(cls, old: Numbered, new: Numbered, keys: Keys) -> Sides:
@@ -284,8 +283,6 @@ class Sides:
     def moved(self) -> list[tuple[int, int]]:
         """Rows of kernels that both have, at another place: all but the longest part of them that
         is in one order (patience sorting)."""
-        if self._is_in_order:
-            return []
         order = np.argsort(self.same_old)
         old, new = np.array(self.same_old)[order], np.array(self.same_new)[order]
         if np.all(new[:-1] < new[1:]):
@@ -402,7 +399,6 @@ class Sides:
         for key, rows in same_gone.items():
             self.same_old.extend(rows)
             self.same_new.extend(same_come[key])
-            self._is_in_order = False
         for is_new, kept, same in ((False, kept_gone, same_gone), (True, kept_come, same_come)):
             kernels, keys = self._side(is_new)
             for row in kept:

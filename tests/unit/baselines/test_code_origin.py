@@ -76,18 +76,20 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["pkg", "pkg.mlp", "ns.part", "one"])
 def test_a_copy_is_refused_wherever_the_tree_has_the_package(tree: Path, name: str) -> None:
-    told = Copies(str(tree)).of_today([module(name, "/site/it.py")])
+    told = Copies(str(tree)).wrong([module(name, "/site/it.py")], is_apart=False)
     assert told.startswith(f"{name} is an installed copy (/site/it.py), so both sides would run")
 
 
 @pytest.mark.parametrize("name", ["numpy", "packaging", "json", "pkg.other", "ns", "pytest"])
 def test_what_others_wrote_and_what_the_tree_lacks_is_none(tree: Path, name: str) -> None:
-    assert Copies(str(tree)).of_today([module(name, "/site/it.py")]) == ""
+    assert Copies(str(tree)).wrong([module(name, "/site/it.py")], is_apart=False) == ""
 
 
 def test_what_comes_from_the_tree_is_none(tree: Path) -> None:
-    assert Copies(str(tree)).of_today([module("pkg", tree / "src/pkg/__init__.py")]) == ""
-    assert Copies(str(tree)).of_today([("pkg", None)]) == ""
+    assert (
+        Copies(str(tree)).wrong([module("pkg", tree / "src/pkg/__init__.py")], is_apart=False) == ""
+    )
+    assert Copies(str(tree)).wrong([("pkg", None)], is_apart=False) == ""
 
 
 def test_in_another_environment_it_has_to_be_the_revisions(tree: Path, tmp_path: Path) -> None:
@@ -95,11 +97,11 @@ def test_in_another_environment_it_has_to_be_the_revisions(tree: Path, tmp_path:
     file.write_text("# src/pkg/mlp.py")
     copies, found = Copies(str(tree)), module("pkg.mlp", file)
     compiled = module("pkg._core", tmp_path / "_core.so")
-    assert copies.of_another_revision([found, compiled]) == ""
+    assert copies.wrong([found, compiled], is_apart=True) == ""
     assert copies.stand_in(found[1]) == str(tree / "src/pkg/mlp.py")
     assert copies.stand_in(compiled[1]) == ""
     file.write_text("another")
-    told = copies.of_another_revision([found])
+    told = copies.wrong([found], is_apart=True)
     assert told.endswith(
         "is not the revision's src/pkg/mlp.py: install the revision in that environment"
     )

@@ -43,7 +43,7 @@ import {module} as found
 told = [why, found.__file__]
 child = "import site; site.addsitedir({site!r}); import {module} as m; print(m.__file__)"
 told.append(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
-told.append(Copies({tree!r}).of_today(list(sys.modules.items())))
+told.append(Copies({tree!r}).wrong(list(sys.modules.items()), is_apart=False))
 print(json.dumps(told))
 """
 
