@@ -493,8 +493,9 @@ def copy_generated(
     copied: list[str] = []
     notes = []
     for pattern in patterns:
-        paths = (os.path.join(rootdir, name) for name in _files(pattern, rootdir))
-        names = [os.path.relpath(path, root) for path in paths]
+        found = sorted(glob.glob(pattern, root_dir=rootdir, recursive=True))
+        paths = [os.path.join(rootdir, one) for one in found if BYTECODE not in one.split(os.sep)]
+        names = [os.path.relpath(path, root) for path in paths if os.path.isfile(path)]
         if not names:
             notes.append(f"kernelprof_against_copy: {pattern} matches no file")
         known = tracked(root, names)
@@ -503,12 +504,6 @@ def copy_generated(
                 _copy_file(name, root, tree)
                 copied.append(name)
     return tuple(copied), tuple(notes)
-
-
-def _files(pattern: str, rootdir: str) -> list[str]:
-    found = glob.glob(pattern, root_dir=rootdir, recursive=True)
-    found = [name for name in found if BYTECODE not in name.split(os.sep)]
-    return sorted(name for name in found if os.path.isfile(os.path.join(rootdir, name)))
 
 
 def prepare(

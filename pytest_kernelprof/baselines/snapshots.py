@@ -95,9 +95,7 @@ def _why_not_kept(profile: Profile) -> str:
         return "incomplete"
     if integrity.cold or not integrity.settled:
         return "cold"
-    metrics = [
-        profile.metrics[name] for name in ("kernels", *KEPT_COUNTS) if name in profile.metrics
-    ]
+    metrics = [profile.metrics[name] for name in _DEVICES if name in profile.metrics]
     lines = sorted(_lines(profile.kernels))
     others = (sorted(_lines(variant)) for variant in profile.variants)
     if not all(metric.stable for metric in metrics) or any(other != lines for other in others):
@@ -117,9 +115,7 @@ def compare(kept: KeptProfile, made: Mapping[str, str], profile: Profile) -> Pro
     before, after = sides_of(kept), _sides(profile.kernels)
     kernels = diff_sides(before, after, ordered=kept.ordered and not profile.variants)
     kernels = replace(kernels, what="operators" if profile.on_cpu else "kernels")
-    judged = [
-        name for name in ("kernels", *KEPT_COUNTS) if profile.environment.kind in _DEVICES[name]
-    ]
+    judged = [name for name, kinds in _DEVICES.items() if profile.environment.kind in kinds]
     had = _counts_of(kept)
     now = {name: _count(profile, name) for name in judged}
     metrics = tuple(_deltas({name: had[name] for name in judged}, now))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.baselines.worker import Answer, Process, Reference, StartStep
     from pytest_kernelprof.gpu.conditions import Watch
     from pytest_kernelprof.measure.sessions import MoreRounds
-    from pytest_kernelprof.records.comparison import Side
     from pytest_kernelprof.records.environment import Conditions
 
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]

@@ -160,9 +160,7 @@ def of_the_tree(
         python: another interpreter than this one, whose folder then comes first in the path.
     """
     kept = without(environment, frozenset(_DROPPED) | local_variables())
-    for name in _MAPPED:
-        if name in kept:
-            kept[name] = mapping.text(kept[name])
+    kept |= {name: mapping.text(kept[name]) for name in _MAPPED if name in kept}
     if python:
         kept = without(kept, _INTERPRETERS)
         kept["PATH"] = os.pathsep.join([os.path.dirname(python), kept.get("PATH", os.defpath)])
@@ -354,9 +352,8 @@ class Worker:
         Raises:
             WorkerError: it is gone or refuses. The answer raises that, too.
         """
-        if isinstance(asked, RunTest):
-            self._test = asked.id
-            self._left_s = self._process.timeout_s if self._process is not None else 0.0
+        if isinstance(asked, RunTest) and self._process is not None:
+            self._test, self._left_s = asked.id, self._process.timeout_s
         if not isinstance(asked, DoStep):
             self.at = None
         sent_s = _START_S if isinstance(asked, Launch) else _SENT_S

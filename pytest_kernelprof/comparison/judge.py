@@ -192,8 +192,13 @@ def judge(
     now = current.metrics.get(allowance.metric)
     if not there or now is None or now.value is None:
         return None
-    of_kind = _change_of_count if now.kind == "exact" else _change_of_time
-    change = of_kind(allowance, there, current, now, now.value)
+    if now.kind == "timed":
+        change = _change_of_time(allowance, there, current, now, now.value)
+    elif now.value > allowance.most(there[-1].value or 0.0):
+        # What loads or compiles when it first runs depends on what ran before.
+        change = "undecided" if current.one_shot and current.integrity.cold else "worse"
+    else:
+        change = "better" if now.value < (there[-1].value or 0.0) else None
     if change is None:
         return None
     return MetricDelta(
@@ -204,16 +209,6 @@ def judge(
         change=change,
         judged=judged,
     )
-
-
-def _change_of_count(
-    allowance: Allowance, baselines: Sequence[Metric], current: Profile, now: Metric, value: float
-) -> Change | None:
-    before = baselines[-1].value or 0.0
-    if value > allowance.most(before):
-        # What loads or compiles when it first runs depends on what ran before.
-        return "undecided" if current.one_shot and current.integrity.cold else "worse"
-    return "better" if value < before else None
 
 
 def _change_of_time(

@@ -217,7 +217,11 @@ class Sides:
         gaps = self._aligned() if ordered else [self._sorted()]
         alike: dict[Signature, list[Gap]] = {}
         for gap in self._without_moved(gaps):
-            alike.setdefault(self._signature(gap), []).append(gap)
+            signature = (
+                tuple([self.old_keys[i] for i in gap[0]]),
+                tuple([self.new_keys[j] for j in gap[1]]),
+            )
+            alike.setdefault(signature, []).append(gap)
         hunks: dict[Marks, tuple[int, list[_Repeat]]] = {}
         for signature, several in alike.items():
             changes = self._changes(signature, several)
@@ -309,13 +313,6 @@ class Sides:
         first = kernels[rows[0]]
         return side_of(first, _sum(kernels, rows) if len(rows) > 1 else first.duration_us)
 
-    def _signature(self, gap: Gap) -> Signature:
-        gone, come = gap
-        return (
-            tuple(map(self.old_keys.__getitem__, gone)),
-            tuple(map(self.new_keys.__getitem__, come)),
-        )
-
     def _aligned(self) -> list[Gap]:
         """What lies between the blocks that agree."""
         gaps = []
@@ -379,10 +376,7 @@ class Sides:
         nearer = [self._cancelled(gone, come) for gone, come in gaps]
         gone_in_all = [row for gone, _ in nearer for row in gone]
         come_in_all = [row for _, come in nearer for row in come]
-        left = self._cancelled(gone_in_all, come_in_all)
-        if left == (gone_in_all, come_in_all):
-            return nearer
-        kept_gone, kept_come = map(set, left)
+        kept_gone, kept_come = map(set, self._cancelled(gone_in_all, come_in_all))
         return [
             ([i for i in gone if i in kept_gone], [j for j in come if j in kept_come])
             for gone, come in nearer
@@ -423,10 +417,10 @@ class Sides:
             if a == len(before):
                 break
             if self.keys.name_of(before[a]) == self.keys.name_of(after[b]):
-                both = [(gap[0][a], gap[1][b]) for gap in several]
-                self.same_old.extend(one for one, _ in both)
-                self.same_new.extend(one for _, one in both)
-                self.other_operator.extend(both)
+                for old, new in several:
+                    self.same_old.append(old[a])
+                    self.same_new.append(new[b])
+                    self.other_operator.append((old[a], new[b]))
             else:
                 alike = stem(before[a].name) == stem(after[b].name)
                 found.append((a_keys[a], b_keys[b], "renamed" if alike else "replaced", a, b))

@@ -73,26 +73,24 @@ class Numbered:
             self.keys[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)
         ]
         most = sequences.index(Counter(sequences).most_common(1)[0][0])
-        return self._part(slice(int(begins[most]), int(ends[most]))), len(begins)
-
-    def _part(self, rows: slice) -> Numbered:
+        rows = slice(int(begins[most]), int(ends[most]))
         columns = (self.keys, self.launches, self.steps, self.us)
-        return Numbered(self.kernels[rows], *(column[rows] for column in columns))  # type: ignore[arg-type]
+        part = Numbered(self.kernels[rows], *(column[rows] for column in columns))  # type: ignore[arg-type]
+        return part, len(begins)
 
 
-@dataclass(slots=True)
 class Keys:
     """The numbers so far: in the order in which kernels are met.
 
-    Attributes:
+    Args:
         comparable: what is equal of two names of one kernel.
     """
 
-    comparable: Callable[[str], str] = comparable_name
-    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
-    _launches: dict[tuple[object, ...], int] = field(default_factory=lambda: {(None,) * 4: 0})
-    _steps: dict[str, int] = field(default_factory=lambda: {"": 0})
+    def __init__(self, comparable: Callable[[str], str] = comparable_name) -> None:
+        self._comparable = functools.cache(comparable)
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._launches: dict[tuple[object, ...], int] = {(None,) * 4: 0}
+        self._steps: dict[str, int] = {"": 0}
 
     def of(self, kernels: Sequence[AnyKernel]) -> Numbered:
         """The kernels with their numbers; each kind of kernel is looked at once."""
@@ -120,15 +118,11 @@ class Keys:
 
     def name_of(self, kernel: AnyKernel) -> str:
         """Its name, as all demanglers and all numberings have it."""
-        name = self._names.get(kernel.name)
-        if name is None:
-            name = self._names[kernel.name] = self.comparable(kernel.name)
-        return name
+        return self._comparable(kernel.name)
 
     def _number(self, kernel: AnyKernel) -> int:
-        name = self.name_of(kernel)
         inner = next((one for one in kernel.operators if not one.startswith(STEP)), "")
-        return self.numbers.setdefault((inner, name), len(self.numbers))
+        return self._numbers.setdefault((inner, self.name_of(kernel)), len(self._numbers))
 
     def _launch(self, kernel: AnyKernel) -> int:
         facts = (kernel.grid, kernel.block, kernel.registers, kernel.shared_memory)

@@ -356,9 +356,8 @@ class Meeting:
             return self.lost
         for rank in self.others:
             if not self._store.has(f"{self.call.key}/stuck/{rank}"):
-                return self.lose(
-                    LostRank(rank, "did not reach a collective in which others waited")
-                )
+                why = "did not reach a collective in which others waited"
+                return self.lose(LostRank(rank, why))
         why = "is in a collective that waits for other ranks, which wait in another one"
         return self.lose(LostRank(self._ranks[0], why))
 
@@ -392,11 +391,8 @@ class Meeting:
             if post.what != own.what:
                 other = self._ranks[0] if rank == self.rank else self.rank
                 theirs = posts[self._ranks.index(other)]
-                here, there = (
-                    (post.call, theirs.call)
-                    if post.call != theirs.call
-                    else (post.what, theirs.what)
-                )
+                places = [(post.call, theirs.call), (post.what, theirs.what)]
+                here, there = places[post.call == theirs.call]
                 why = f"is at {here} while rank {other} is at {there}"
                 raise self.error(self.lose(LostRank(rank, why, absent=True)))
 
@@ -421,9 +417,8 @@ class Meeting:
     def _late(self, keys: list[str]) -> LostRank:
         for rank, key in zip(self._ranks, keys, strict=True):
             if not self._store.has(key):
-                return LostRank(
-                    rank, f"did not arrive within {self.limit_s:g} s{self._seen(rank)}", True
-                )
+                why = f"did not arrive within {self.limit_s:g} s{self._seen(rank)}"
+                return LostRank(rank, why, absent=True)
         return LostRank(self._ranks[0], "arrived too late")
 
     def _seen(self, rank: int) -> str:

@@ -412,15 +412,13 @@ def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add to each profile of a test how it compares."""
     state = state_of(item)
     if state.taken is not None:
-        pairs = zip(state.taken.profiles, found, strict=True)
-        state.taken = replace(state.taken, profiles=tuple(_with(item, *pair) for pair in pairs))
+        profiles = []
+        for profile, told in zip(state.taken.profiles, found, strict=True):
+            one = replace(told, test=item.nodeid)
+            verdict = verdict_of(one, profile, *status_of(one, profile))
+            profiles.append(replace(profile, verdicts=(*profile.verdicts, verdict)))
+        state.taken = replace(state.taken, profiles=tuple(profiles))
         tell_properties(item, state.taken.profiles, state.taken.comparisons)
-
-
-def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:
-    found = replace(found, test=item.nodeid)
-    status, why = status_of(found, profile)
-    return replace(profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why)))
 
 
 class Turns:

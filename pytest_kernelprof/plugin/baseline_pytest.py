@@ -186,9 +186,8 @@ class Served:
         if sent is not None:
             taken = codec.decode(sent.encode(), Test)
             before = self._done.test.profiles if self._done.test else ()
-            self._done = replace(
-                self._done, test=replace(taken, profiles=(*before, *taken.profiles))
-            )
+            taken = replace(taken, profiles=(*before, *taken.profiles))
+            self._done = replace(self._done, test=taken)
         by_limit = getattr(report, _BY_LIMIT, False)
         if report.skipped and not by_limit:
             why = "it fails as expected (xfail)" if hasattr(report, "wasxfail") else ""
@@ -220,10 +219,8 @@ class Served:
         """The revision's files that a test uses. What one test loads while it runs counts for all
         later tests of its file."""
         of_file = self._reached.setdefault(str(item.path), set())
-        module = getattr(item, "module", None)
-        start = [module] if module is not None else []
-        manager = item.config.pluginmanager
-        start += manager._getconftestmodules(item.path)
+        start = [*filter(None, [getattr(item, "module", None)])]
+        start += item.config.pluginmanager._getconftestmodules(item.path)
         # Any test may use a fixture of pytest_plugins, but a conftest belongs to its folder.
         start += [one for one in _plugins(item.config) if "conftest.py" not in str(one.__file__)]
         of_file.update(self._code.origins.reached([*start, *new]))

@@ -264,16 +264,15 @@ class RunBaseline:
         if self._refused:
             return None
         tests = tuple(self._collector.tests())
-        every = (profile for test in tests for profile in test.profiles)
-        compared = filter(_is_compared, every)
+        compared = (
+            profile
+            for test in tests
+            for profile in test.profiles
+            if any(v.limit == LIMIT_OF["run"] and not v.is_uncompared for v in profile.verdicts)
+        )
         now = profiles_of(tests)
         found = comparison_of(self._keys, now, compared, self._allowed, self._unfinished)
         return replace(found, name=self._path, began=self._began)
-
-
-def _is_compared(profile: Profile) -> bool:
-    of_run = (one for one in profile.verdicts if one.limit == LIMIT_OF["run"])
-    return any(not one.is_uncompared for one in of_run)
 
 
 def _folder(config: pytest.Config) -> Path:

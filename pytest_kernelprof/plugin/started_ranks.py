@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import connection, get_context
@@ -22,7 +22,7 @@ from pytest_kernelprof.gpu.allocation import several_gpus
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.runner import Measurement, measure
+from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin.ledger import noting, with_lines_if
 from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call, trace_path
 from pytest_kernelprof.plugin.outcome import Request
@@ -173,11 +173,9 @@ def _heard(homes: dict[Any, int]) -> dict[int, Ended | None]:
 
 
 def _received(home: Any) -> Ended | None:
-    try:
-        ended: Ended = home.recv()
-    except EOFError:
-        return None
-    return ended
+    with suppress(EOFError):
+        return home.recv()  # type: ignore[no-any-return]
+    return None
 
 
 def _raise_first(
@@ -332,11 +330,8 @@ def _measured(
         record = with_lines_if(over, found)
     ended.unfinished.remove(request)
     ended.profiles.append(codec.encode(record))
-    _save(job, found, len(ended.profiles))
-    return api.Profile.of(found)
-
-
-def _save(job: Job, found: Measurement, number: int) -> None:
     if job.trace_dir is not None:
+        number = len(ended.profiles)
         path = trace_path(job.trace_dir, job.test, number, "", found.profile.rank)
         write_trace(found.file.path, found.recording, path)
+    return api.Profile.of(found)

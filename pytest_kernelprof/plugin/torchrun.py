@@ -152,6 +152,11 @@ class Rank:
         self._publish()
 
     @property
+    def _reporter(self) -> Any:
+        """pytest's terminal; None without it."""
+        return self._config.pluginmanager.getplugin("terminalreporter")
+
+    @property
     def _takes_part(self) -> bool:
         """Whether this run measures anything. If not, each rank runs as without this plugin."""
         return run_state(self._config).measures
@@ -260,8 +265,7 @@ class FirstRank(Rank):
             return
         deadline = now_s() + self._limit_s
         others = {rank: self._wait_for(rank, deadline) for rank in self._others}
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        stats = reporter.stats if reporter is not None else {}
+        stats = getattr(self._reporter, "stats", {})
         failed = (*stats.get("failed", ()), *stats.get("error", ()))
         told = {one.nodeid: first_line(one) for one in failed}
         for rank, said in others.items():
@@ -288,9 +292,8 @@ class FirstRank(Rank):
         fail(session)
 
     def _tell_end(self, session: pytest.Session, words: str) -> None:
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(f"kernelprof: {words}", red=True)
+        if self._reporter is not None:
+            self._reporter.write_line(f"kernelprof: {words}", red=True)
         fail(session)
 
     @pytest.hookimpl(trylast=True)
@@ -321,12 +324,11 @@ class QuietRank(Rank):
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the output from here on."""
         super().pytest_sessionstart(session)
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
+        if self._reporter is not None:
             from _pytest.config import create_terminal_writer
 
-            self._writer = reporter._tw
-            reporter._tw = create_terminal_writer(self._config, self._kept)
+            self._writer = self._reporter._tw
+            self._reporter._tw = create_terminal_writer(self._config, self._kept)
 
     def _refuse(self, why: str) -> None:
         pytest.exit(why, returncode=pytest.ExitCode.TESTS_FAILED)  # rank 0 says so
@@ -376,9 +378,8 @@ class QuietRank(Rank):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.write(self._kept.getvalue())
-            reporter = self._config.pluginmanager.getplugin("terminalreporter")
-            if reporter is not None:
-                reporter._tw = writer
+            if self._reporter is not None:
+                self._reporter._tw = writer
 
 
 def why_no_worker(config: pytest.Config) -> str:
