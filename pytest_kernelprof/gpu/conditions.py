@@ -116,9 +116,11 @@ def watch(
         return
     pulse = functools.partial(_pulse, device)
     watched = Watch(found, Conditions(), pulse, company or OtherProcesses(), at_work)
-    watched._begin()
+    watched._ask(watched._look_first)
+    watched._next_block_us = _now_us()
     yield watched
-    watched._end()
+    if watched._conditions.blocks:
+        watched._ask(watched._look_last)
 
 
 @dataclass(eq=False)
@@ -190,14 +192,6 @@ class Watch:
             self._gpu, why = None, refused(error)
             self._note(why_unknown=why, why_contention_unknown=why)
             return None
-
-    def _begin(self) -> None:
-        self._ask(self._look_first)
-        self._next_block_us = _now_us()
-
-    def _end(self) -> None:
-        if self._conditions.blocks:
-            self._ask(self._look_last)
 
     def _look_first(self, gpu: Gpu) -> None:
         """Where others worked until now, wait until that is in a sample of its own: they may have

@@ -24,11 +24,9 @@ from pytest_kernelprof.kernel_names.kernel_families import (
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.kernel_names.kernel_families import Parts
-
-    Evidence = Callable[[Parts], Sequence[str]]
 
 
 _LONGEST_UNKNOWN, _LONGEST = 64, 128

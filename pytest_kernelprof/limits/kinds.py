@@ -140,9 +140,7 @@ def parse_keyword(name: str, value: Any) -> Limit:
         raise MarkerError(_unknown(name))
     if isinstance(value, Mapping):
         return parse_limit(name, (), value)
-    if isinstance(value, (list, tuple)):
-        return parse_limit(name, value, {})
-    return parse_limit(name, (value,), {})
+    return parse_limit(name, value if isinstance(value, (list, tuple)) else (value,), {})
 
 
 def parse_assertion(name: str, value: Any) -> Limit:
@@ -433,9 +431,8 @@ _FORMS: dict[Callable[..., Limit], str] = {
 
 
 def _kind(make: Callable[..., Limit], form: str) -> Kind:
-    said = " ".join((make.__doc__ or "").split()).rstrip(
-        "."
-    )  # no docstrings are left under python -OO
+    # No docstrings are left under python -OO.
+    said = " ".join((make.__doc__ or "").split()).rstrip(".")
     return Kind(make.__name__, form, said[:1].lower() + said[1:], make)
 
 
