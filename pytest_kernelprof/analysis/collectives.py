@@ -1,7 +1,7 @@
 """What communication costs: on one rank, and with the ranks together who waited for whom.
 
 A communication kernel spins while it waits for the other ranks, so its time is that of a transfer
-and of waiting together; what is which is known once the ranks are ``gathered``.
+and of waiting together; what is which is known once the ranks are together, ``with_waiting``.
 
 The clocks of ranks are not compared. A collective ends on all of its ranks together, since none has
 the result before the last one starts. So by its end the rank on which its kernel took least is the
@@ -177,27 +177,6 @@ Meeting = dict[int, int]
 
 class UnmatchedError(ValueError):
     """The collectives of some ranks are not those of the others; says which."""
-
-
-def gathered(profiles: Sequence[Profile]) -> Profile:
-    """The profile of the lowest rank with the others in it, and what each waited for the others.
-    What one of them lost makes all of them incomplete.
-
-    Args:
-        profiles: of the same call on each rank, each with its ``rank``, in any order.
-    """
-    first, *others = _with_what_is_missing(with_waiting(sorted(profiles, key=_number)))
-    return replace(first, other_ranks=tuple(others))
-
-
-def _with_what_is_missing(profiles: Sequence[Profile]) -> Sequence[Profile]:
-    """The same, each with the problems of all."""
-    problems = tuple(
-        f"rank {one.rank}: {problem}" for one in profiles for problem in one.integrity.problems
-    )
-    if len(profiles) < 2 or not problems:
-        return profiles
-    return [replace(one, integrity=replace(one.integrity, problems=problems)) for one in profiles]
 
 
 def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:

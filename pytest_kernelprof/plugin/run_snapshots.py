@@ -37,9 +37,10 @@ _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
 
 class Snapshots:
-    """The snapshots beside the tests of a run, each whole file of them read once. Takes note of what
-    is collected, so that those that no test has any more are known; in the process that reports,
-    writes and tells at the end.
+    """The snapshots beside the tests of a run, each whole file of them read once.
+
+    Takes note of what is collected, so that those that no test has any more are known; in the
+    process that reports, writes and tells at the end.
 
     A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
 

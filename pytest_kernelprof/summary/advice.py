@@ -156,10 +156,8 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
-        return Remedy(
-            "take more rounds, or raise the limit",
-            f"{command} --kernelprof-rounds={2 * max(rounds)}",
-        )
+        more = f"{command} --kernelprof-rounds={2 * max(rounds)}"
+        return Remedy("take more rounds", more, "if it stays undecided, raise the limit")
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):

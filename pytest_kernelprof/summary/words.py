@@ -122,7 +122,9 @@ def without_operators(text: str) -> str:
 _OPERATORS = re.compile(r", from [^;]*")
 
 
-in_code = re.compile(r"(--kernelprof-[\w-]+|\b(?:max|min|expect|forbid)_\w+\([^()]*\))").split
+in_code = re.compile(
+    r"(--kernelprof-[\w-]+(?:=[\w.%-]+)?|\b(?:max|min|expect|forbid)_\w+\([^()]*\))"
+).split
 """The parts of a sentence: every second one is a limit or an option."""
 
 

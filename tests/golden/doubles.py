@@ -20,7 +20,7 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
-from pytest_kernelprof.analysis.collectives import gathered
+from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.baselines import revision
 from pytest_kernelprof.baselines.protocol import Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
@@ -155,7 +155,8 @@ def _of_ranks(call: Call, folder: Path, label: str) -> Profile:
         as_rank(replace(recorded(one, folder).attributed, label=label), rank)
         for rank, one in enumerate(of_all)
     ]
-    return gathered(profiles)
+    first, *others = with_waiting(profiles)
+    return replace(first, other_ranks=tuple(others))
 
 
 @cache

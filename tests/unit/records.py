@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.collectives import gathered
+from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
@@ -140,6 +140,12 @@ def talking(us: float, *, own_us: float = 100.0, kernels: int = 0, **more: Any) 
     ran = (kernel(GEMM, *LINEAR), *[kernel(MUL, "aten::mul")] * kernels)
     reduces = kernel(ALL_REDUCE, "nccl:all_reduce", "c10d::allreduce_", us=us, source="ddp.py:8")
     return profile((*ran, reduces), times, collectives=(met,), **more)
+
+
+def gathered(profiles: Sequence[Profile]) -> Profile:
+    """The profile of the lowest rank with those of the others, as a run has it."""
+    first, *others = with_waiting(sorted(profiles, key=lambda one: one.rank or 0))
+    return replace(first, other_ranks=tuple(others))
 
 
 def of_ranks(*profiles: Profile) -> Profile:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import absent, profile, timed
+from records import absent, gathered, profile, timed
 
-from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.records.profile import Collective, Profile
 
 

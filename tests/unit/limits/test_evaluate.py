@@ -468,10 +468,9 @@ def test_of_one_rank_no_rank_is_told() -> None:
 def test_what_one_rank_lost_makes_the_verdict_incomplete_but_over_is_certain() -> None:
     lost = calls_of(2, integrity=LOST)
     found = verdict(of_ranks(calls_of(2), lost), "max_kernels", 3)
-    assert (found.outcome, found.ranks) == ("incomplete", (0, 1))
-    assert found.why == "; ".join(f"rank 1: {problem}" for problem in LOST.problems)
-    assert verdict_line(found) == f"max_kernels: {found.why}"
-    assert of_ranks(calls_of(2), lost).outcome == "incomplete"
+    assert (found.outcome, found.ranks) == ("incomplete", (1,))
+    assert found.why == "; ".join(LOST.problems)
+    assert verdict_line(found).startswith(f"max_kernels: {found.why}")
     assert verdict(of_ranks(calls_of(4), lost), "max_kernels", 3).outcome == "failed"
 
 
