@@ -113,8 +113,8 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
     raised = {one.name.partition("[")[0]: _listed(_raised(one.test.verdicts)) for one in entries}
-    differ = len(set(raised.values())) > 1
-    limits = _listed(f"{them} on {name}" if differ else them for name, them in raised.items())
+    differ = len(set(raised.values()) - {""}) > 1
+    limits = _listed(f"{one} on {name}" if differ else one for name, one in raised.items() if one)
     tests = _arguments(each.test.id for one in entries for each in one.each)
     command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))

@@ -115,6 +115,21 @@ def test_a_shared_cause_says_from_how_many_to_how_many() -> None:
     )
 
 
+def test_limits_to_raise_are_told_with_their_tests_where_they_differ() -> None:
+    def of(name: str, times: int, broken: str = "max_kernels") -> Test:
+        kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * times
+        over = replace(limit("failed", 0, times), limit=broken)
+        return Test(f"t.py::{name}", (profile(kernels, verdicts=(over,)),), outcome="failed")
+
+    (problem,) = summary_of(Run((of("test_a[x]", 4), of("test_b", 2)))).problems
+    assert problem.remedy.what.endswith("max_kernels(4) on test_a and max_kernels(2) on test_b")
+    (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 4)))).problems
+    assert problem.remedy.what.endswith("or raise the limit: max_kernels(4)")
+    forbidden = of("test_b", 2, "forbid_kernels")  # which has no number to raise
+    problems = summary_of(Run((of("test_a", 4), forbidden))).problems
+    assert "  on " not in " ".join(one.remedy.what for one in problems)
+
+
 def test_a_new_kernel_that_tests_share_has_the_least_and_the_most_of_its_times() -> None:
     def of(name: str, times: int) -> Test:
         new = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * times
