@@ -112,13 +112,13 @@ _SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    raised = {one.name.partition("[")[0]: _listed(_raised(one.test.verdicts)) for one in entries}
-    differ = len(set(raised.values()) - {""}) > 1
-    limits = _listed(f"{one} on {name}" if differ else one for name, one in raised.items() if one)
+    stems = ((_listed(_raised(one.test.verdicts)), one.name.partition("[")[0]) for one in entries)
+    raised = [one for one in dict.fromkeys(stems) if one[0]]
+    differ = len({one for one, _ in raised}) > 1
+    limits = _listed(f"{one} on {name}" if differ else one for one, name in raised)
     tests = _arguments(each.test.id for one in entries for each in one.each)
-    command = printable(plan.command.replace(_TESTS, tests))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
-    return Remedy(what, command, intended)
+    return Remedy(what, printable(plan.command.replace(_TESTS, tests)), intended)
 
 
 def _arguments(tests: Iterable[str]) -> str:

@@ -123,6 +123,8 @@ def test_limits_to_raise_are_told_with_their_tests_where_they_differ() -> None:
 
     (problem,) = summary_of(Run((of("test_a[x]", 4), of("test_b", 2)))).problems
     assert problem.remedy.what.endswith("max_kernels(4) on test_a and max_kernels(2) on test_b")
+    (problem,) = summary_of(Run((of("test_a[x]", 4), of("test_a[y]", 2)))).problems
+    assert problem.remedy.what.endswith("max_kernels(4) on test_a and max_kernels(2) on test_a")
     (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 4)))).problems
     assert problem.remedy.what.endswith("or raise the limit: max_kernels(4)")
     forbidden = of("test_b", 2, "forbid_kernels")  # which has no number to raise
