@@ -188,8 +188,10 @@ def _kernel_lines(
     new = new_kernels(profile)
     legend = [f"against {bases[new.source]}: + new, - gone"] if new else []
     lines = legend or _changes(profile, style, bases)
-    if lines and not new:  # times that were taken in turn: those of one call would be others
-        return lines[:-1]
+    if lines and not new:
+        if not any(one.of_limit and one.outcome == "failed" for one in profile.verdicts):
+            return lines[:-1]  # of times that were taken in turn: those of one call are others
+        lines += ["kernels of one call, measured by itself:"]
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     if not judged.kernels:
         why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"
@@ -202,13 +204,10 @@ def _kernel_lines(
 
 def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
+    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     lines = []
-    for one in (verdict.comparison for verdict in profile.verdicts):
-        if (
-            one
-            and one.change in ("worse", "changed", "undecided")
-            and (told := diff_lines(one, style))
-        ):
+    for one in found:
+        if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
             lines += [f"against {bases[one.source]}: + new, - gone, ~ changed", *told, ""]
     return lines
 

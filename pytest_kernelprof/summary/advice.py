@@ -351,9 +351,8 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
         tight = allowed <= (_LOOSE * most if spec.kind == "timed" else most)
         # Of a test that ends otherwise nobody knows what its code takes as it should be.
         if passed and not tight and all(row.told == "passed" for row, _ in several):
-            words = (
-                f"allows {value_words(spec.unit, allowed)}, needs {value_words(spec.unit, most)}"
-            )
+            needs = value_words(spec.unit, most)
+            words = f"allows {value_words(spec.unit, allowed)}, needs {needs}"
             name = several[0][0].name.partition("[")[0]
             found.append((most / allowed, stem, Hint(name, limit, words)))
     return tuple(hint for *_, hint in sorted(found, key=lambda one: one[:2]))

@@ -25,6 +25,8 @@ from pytest_kernelprof.baselines.timing import Timed
 from pytest_kernelprof.baselines.verdict import judge, why_judged
 from pytest_kernelprof.comparison.judge import STATUS_OF
 from pytest_kernelprof.kernel_names.short_names import short_name
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import (
     Change,
@@ -343,6 +345,17 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)
     assert todo.startswith(f"  to do: make {name}")
+
+
+def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> None:
+    us = tuple(one.duration_us for one in MLP)
+    told = timed(Timed(paired("worse"), "", us, (*us[:-1], us[-1] * 1.3)))
+    over = profile(MLP)
+    over = replace(over, verdicts=evaluate(over, [parse_keyword("max_kernels", 4)]))
+    lines = [line.split() for line in worse_message("", [held_to(over, told)], NAME).splitlines()]
+    table = lines[lines.index(["kernels", "of", "one", "call,", "measured", "by", "itself:"]) + 1 :]
+    assert table[0][0] == "#"
+    assert len([line for line in table if line[:1] and line[0][0].isdigit()]) >= 3
 
 
 @pytest.mark.parametrize(
