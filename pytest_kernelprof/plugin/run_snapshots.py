@@ -37,7 +37,7 @@ _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
 
 class Snapshots:
-    """The snapshots beside the tests of a run, each whole file of them read once.
+    """The snapshots beside the tests of a run, each file of them read once.
 
     Takes note of what is collected, so that those that no test has any more are known; in the
     process that reports, writes and tells at the end.
@@ -48,8 +48,6 @@ class Snapshots:
         reports: whether it is the run that reports for all, as of several ranks one is.
 
     Attributes:
-        kept: what is kept of the tests of a file, by a device; SnapshotError where it cannot be
-            read.
         updates: whether this run writes any.
         files_in: the devices that have snapshots of tests in a folder, each with the names of its
             files.
@@ -69,7 +67,7 @@ class Snapshots:
         self._lines: list[str] = []
         self._failures: list[str] = []
         self.files_in = functools.cache(_files_in)
-        self.kept = functools.cache(_read)
+        self._read = functools.cache(_read)
 
     def devices_with(self, path: str) -> tuple[str, ...]:
         """The devices that have snapshots of a test file."""
@@ -77,6 +75,17 @@ class Snapshots:
         found = self.files_in(folder)
         name = f"{file.removesuffix('.py')}.json"
         return tuple(device for device, names in found.items() if name in names)
+
+    def kept(self, path: str, device: str) -> dict[str, KeptTest]:
+        """What is kept of the tests of a file.
+
+        Raises:
+            SnapshotError: it cannot be read.
+        """
+        found = self._read(path, device)
+        if isinstance(found, SnapshotError):
+            raise SnapshotError(str(found))
+        return found
 
     def has_any(self, item: pytest.Item) -> bool:
         """Whether a test has a snapshot for any device, or may have one in a file that cannot be
@@ -267,10 +276,14 @@ def _files_in(folder: str) -> dict[str, frozenset[str]]:
     return devices_of(folder)
 
 
-def _read(path: str, device: str) -> dict[str, KeptTest]:
+def _read(path: str, device: str) -> dict[str, KeptTest] | SnapshotError:
+    """The error as a value, so that a file that cannot be read is not read again for each test."""
     from pytest_kernelprof.baselines.snapshots import path_of, read
 
-    return read(path_of(path, device))
+    try:
+        return read(path_of(path, device))
+    except SnapshotError as error:
+        return error
 
 
 def key_of(item: pytest.Item) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
+from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.baselines.snapshots import from_text, kept_of, to_text
 from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.errors import SnapshotError
+from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.records.comparison import KEPT_COUNTS, KeptTest, SnapshotReport
 from pytest_kernelprof.records.environment import Integrity
@@ -158,3 +165,22 @@ def test_a_rank_without_a_whole_profile_makes_no_snapshot() -> None:
     one = updates(None)
     one.note(on_ranks(FIVE, mlp(*COUNTED, integrity=LOST)))
     assert one.report().refused == "incomplete"
+
+
+def test_a_file_that_cannot_be_read_is_read_once_for_all_its_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def read(path: str) -> None:
+        reads.append(path)
+        raise SnapshotError("no JSON")
+
+    monkeypatch.setattr(snapshots, "read", read)
+    config: Any = SimpleNamespace(rootpath=tmp_path)
+    settings: Any = SimpleNamespace(require_snapshots=False, update=False)
+    kept = Snapshots(config, settings, None, reports=True).kept  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(SnapshotError, match="no JSON"):
+            kept(str(tmp_path / "test_it.py"), "cpu")
+    assert len(reads) == 1
