@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from traceback import walk_stack  # before a test can patch it
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
@@ -464,7 +464,7 @@ def place_of_call(test: Place) -> Place:
     Args:
         test: where the test function begins, decorators included.
     """
-    stack = traceback.walk_stack(sys._getframe())
+    stack = walk_stack(sys._getframe())
     outside = [one for one, _ in stack if not one.f_code.co_filename.startswith((_PACKAGE, "<"))]
     wanted: tuple[Callable[[FrameType], bool], ...] = (
         lambda frame: Place(file_of(frame), frame.f_code.co_firstlineno) == test,
