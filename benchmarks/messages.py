@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.summary.words import shortened
+from pytest_kernelprof.summary import wording
 
 
 def messages(run: Run) -> Iterator[str]:
@@ -22,7 +22,7 @@ def messages(run: Run) -> Iterator[str]:
                     replace(one, outcome="failed") if one.outcome == "expected failure" else one
                     for one in profile.verdicts
                 )
-                yield f"____ {shortened(test.id)}"
+                yield f"____ {wording.shortened(test.id)}"
                 yield failure_message(replace(profile, verdicts=tuple(verdicts)))
 
 

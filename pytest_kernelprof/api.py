@@ -238,10 +238,10 @@ class Profile:
             ) from None
 
     def __repr__(self) -> str:
-        from pytest_kernelprof.summary.words import place_words
+        from pytest_kernelprof.summary import wording
 
         state = "complete" if self.integrity.complete else "INCOMPLETE"
-        place = place_words(self.environment)
+        place = wording.machine(self.environment)
         return f"<Profile {self.label or ''}: {self.kernel_count} kernels, {state}, {place}>"
 
     def table(self, width: int = 100) -> str:

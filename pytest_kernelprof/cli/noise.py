@@ -15,7 +15,7 @@ from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats.intervals import RULE, margins, spreads
-from pytest_kernelprof.summary.words import count_words, doubt_words, place_words
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     doubts = []
     for name, call in _workloads(kind).items():
         found = api.profile(call, device=kind, rounds=chosen.rounds)
-        place = place_words(found.environment)
+        place = wording.machine(found.environment)
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
         if found.conditions.disturbed:
-            doubts.append(f"{name}: {doubt_words(found.conditions)}")
+            doubts.append(f"{name}: {wording.doubt(found.conditions)}")
     return {"device": kind, "place": place, "doubts": doubts, "run": measured}
 
 
@@ -139,7 +139,7 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
 
 def lines_of(report: dict[str, Any]) -> list[str]:
     """Return the report as text: a table, the margins, and their rule."""
-    processes = count_words(report["processes"], "process", "processes")
+    processes = wording.count(report["processes"], "process", "processes")
     title = f"{report['place']}: {report['rounds']} rounds in each of {processes}"
     lines = [title, *_table(report["spreads"]), ""]
     if report["device"] == "cpu":

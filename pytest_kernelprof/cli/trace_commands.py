@@ -21,8 +21,8 @@ from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
 from pytest_kernelprof.report import commands
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
-from pytest_kernelprof.summary.words import natural
 from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.vocabulary import origin_of
@@ -282,7 +282,7 @@ def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
             Rank(f"{one.name} ({one.file})", one.file, structs.replace(one.profile, rank=None))
             for one in ranks
         ]
-    return sorted(ranks, key=lambda one: natural(one.name))
+    return sorted(ranks, key=lambda one: wording.natural(one.name))
 
 
 def _with_waiting(ranks: Sequence[Rank]) -> list[Rank]:

@@ -232,12 +232,12 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
     ratio: host times hold that share, those of timer "wall" too.
     """
     from pytest_kernelprof.report.exports import named_with_unit
-    from pytest_kernelprof.summary.words import place_words
+    from pytest_kernelprof.summary import wording
 
     return {
         "timer": timer,
         "device_kind": profile.device_kind,
-        "place": place_words(profile.environment),
+        "place": wording.machine(profile.environment),
         "complete": profile.integrity.complete,
         **dict(named_with_unit(metric) for metric in profile.metrics.values()),
         "cupti_ratio": profile.record.cupti_ratio,

@@ -40,7 +40,7 @@ from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.records.profile import Profile as ProfileRecord
-from pytest_kernelprof.summary.words import line_words
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 
@@ -113,7 +113,7 @@ class MeasuredTest:
     def request(self, what: str, **more: Any) -> Request:
         """What the line of the test that is running asks for, as ``Request`` has it."""
         place = place_of_call(self.place)
-        return Request(f"{what} at {line_words(place)}", place=place, **more)
+        return Request(f"{what} at {wording.line_of(place)}", place=place, **more)
 
     def plan(self, needs: Needs, **given: Any) -> Plan:
         """What to take: by the options given for a call, else by the settings of the test."""

@@ -11,9 +11,9 @@ from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.report.failure import INDENT, failure_message
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
-from pytest_kernelprof.summary.words import doubt_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,7 +238,7 @@ def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
             )
     if undecided != "pass":
         told += [
-            verdict_line(verdict, doubt_words(profile.conditions))
+            verdict_line(verdict, wording.doubt(profile.conditions))
             for profile in profiles
             for verdict in profile.verdicts
             if verdict.outcome == "undecided"

@@ -29,7 +29,7 @@ from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.profile import Place, Profile
-from pytest_kernelprof.summary.words import line_words
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 from pytest_kernelprof.units import whole_number
@@ -119,7 +119,7 @@ class Ranks:
 def ranks_request(place: Place) -> Request:
     """The request of ``kernel_profile.ranks(n).run(fn)``."""
     remedy = "catch expected exceptions inside the function"
-    return Request(f"kernel_profile.ranks at {line_words(place)}", remedy=remedy)
+    return Request(f"kernel_profile.ranks at {wording.line_of(place)}", remedy=remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:

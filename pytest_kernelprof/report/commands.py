@@ -33,6 +33,7 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Column, Span, Table
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import update_command
 from pytest_kernelprof.summary.kernels import (
     Named,
@@ -43,13 +44,6 @@ from pytest_kernelprof.summary.kernels import (
 )
 from pytest_kernelprof.summary.ranks import odd_ones, waiting_words
 from pytest_kernelprof.summary.verdicts import completeness_words, count_change, footing
-from pytest_kernelprof.summary.words import (
-    count_words,
-    first_of,
-    lines_words,
-    place_words,
-    value_of,
-)
 from pytest_kernelprof.units import format_time, printable, time_unit
 
 if TYPE_CHECKING:
@@ -139,11 +133,14 @@ def verdict_lines(profile: Profile, style: Style) -> list[Line]:
 def _counted(profile: Profile) -> str:
     nouns = NOUNS[profile.environment.kind]
     took = sum(one.duration_us for one in profile.kernels)
-    us = took if profile.on_cpu else value_of(profile, "cuda_time")
-    launches, comm_us = value_of(profile, "launches"), value_of(profile, "comm_time")
-    words = count_words(profile.kernel_count, nouns.kernel)
+    us = took if profile.on_cpu else wording.value_of(profile, "cuda_time")
+    launches, comm_us = (
+        wording.value_of(profile, "launches"),
+        wording.value_of(profile, "comm_time"),
+    )
+    words = wording.count(profile.kernel_count, nouns.kernel)
     if launches is not None:
-        words += f" in {count_words(int(launches), 'launch', 'launches')}"
+        words += f" in {wording.count(int(launches), 'launch', 'launches')}"
     words += f", {format_time(us)} on the {nouns.device}" if us else ""
     return words + (f", {format_time(comm_us)} communicating" if comm_us else "")
 
@@ -152,13 +149,13 @@ def _place(profile: Profile, origin: Origin | None, repeats: int, number: int) -
     kind = profile.environment.kind
     told = []
     if repeats > 1:
-        kernels = count_words(number, NOUNS[kind].kernel)
+        kernels = wording.count(number, NOUNS[kind].kernel)
         told.append(f"{repeats} equal repeats of {kernels}, below is one with mean times")
     if profile.rounds > 1:
         of = "the fullest, as they differ" if profile.variants else "one of them"
         below = f", below is {of}" if repeats == 1 or profile.variants else ""
         told.append(f"median of {profile.rounds} rounds{below}")
-    told.append(place_words(profile.environment))
+    told.append(wording.machine(profile.environment))
     if kind == "cpu":
         told.append("no device in this trace, so no kernels")
     if origin is not None and (origin.form or origin.dialect not in ("CUDA", "CPU")):
@@ -221,7 +218,7 @@ def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
     most = len(ranked) if wanted.everything else wanted.top or _MOST_NAMED
     rows, rest = ranked[:most], ranked[most:]
     if rest:
-        name = count_words(len(rest), f"other {nouns.kernel}")
+        name = wording.count(len(rest), f"other {nouns.kernel}")
         rows.append(Named(name, sum(one.calls for one in rest), sum(one.us for one in rest)))
     total, unit = sum(one.us for one in rows), time_unit(one.us for one in rows)
     heads = ("calls", f"{nouns.device} {unit.name}", "share", Column("each us", gives_way=0))
@@ -249,7 +246,7 @@ def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
     rows = []
     for one in found[:_MOST_STRETCHES]:
         folded = [times_words(name, len(list(same))) for name, same in itertools.groupby(one.unit)]
-        told = ", ".join(first_of(folded, _MOST_OF_STRETCH, "{} more (--all)"))
+        told = ", ".join(wording.first_of(folded, _MOST_OF_STRETCH, "{} more (--all)"))
         rows.append((str(len(one.unit)), f"x{one.times}" if one.times > 1 else "", told))
     last = Column("in launch order, repeats folded", kind="name")
     yield from Table.of(("", "", last), rows).coloured(style)
@@ -263,7 +260,7 @@ def _devices(profile: Profile) -> str:
     for kernel in profile.kernels:
         on[kernel.device].append(kernel.duration_us)
     told = (
-        f"{device}: {count_words(len(us), 'kernel')}, {format_time(sum(us))}"
+        f"{device}: {wording.count(len(us), 'kernel')}, {format_time(sum(us))}"
         for device, us in sorted(on.items())
     )
     return f"on device {'; '.join(told)}" if len(on) > 1 else ""
@@ -302,7 +299,7 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     if len(rows) > len(shown):
         lines.append((Span(f"{len(rows) - len(shown):,} more lines with shorter kernels: --all"),))
     if own := root.kernels - sum(one.kernels for one in root.below):
-        words = count_words(own, nouns.kernel)
+        words = wording.count(own, nouns.kernel)
         lines.append((Span(f"launched by no operator that is recorded: {words}"),))
     return lines
 
@@ -319,7 +316,7 @@ def _rows(
         else:
             silent.append(node)
     if silent:
-        names = first_of([times_words(one.name, one.calls) for one in silent], _MOST_NAMES)
+        names = wording.first_of([times_words(one.name, one.calls) for one in silent], _MOST_NAMES)
         together = type(silent[0])("", sum(one.calls for one in silent), 0, 0.0)
         yield depth, together, f"nothing from {', '.join(names)}"
 
@@ -346,7 +343,7 @@ def rank_lines(
     numbered = all(one.name.partition(".")[0].isdigit() for one in ranks)
     what: Literal["rank", "trace"] = "rank" if numbered else "trace"
     odd = odd_ones(ranks)
-    places = dict.fromkeys(place_words(one.profile.environment) for one in ranks)
+    places = dict.fromkeys(wording.machine(one.profile.environment) for one in ranks)
     lines = [*_rank_verdict(ranks, unread, odd, what, style)]
     lines += style.sentence("; ".join(places), "light")
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
@@ -373,9 +370,9 @@ def _rank_verdict(
         yield from style.sentence(words if at else f"INCOMPLETE: {words}", "red")
     kernels = sum(one.profile.kernel_count for one in ranks)
     on_cpu = all(one.profile.on_cpu for one in ranks)
-    counted = count_words(kernels, NOUNS["cpu" if on_cpu else "cuda"].kernel)
+    counted = wording.count(kernels, NOUNS["cpu" if on_cpu else "cuda"].kernel)
     state = completeness_words([one.profile.integrity for one in ranks])
-    words = f"{count_words(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
+    words = f"{wording.count(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
     differ = [f"{what.capitalize()} {one.rank.name} differs: {one.words}." for one in odd]
     yield from style.sentence(" ".join([words, *differ[:_MOST_ODD]]), "bold")
 
@@ -444,7 +441,10 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
         assert kernel is not None  # one side has it
         row = row_of(kernel, names[kernel.name])
         old_us, us = ((one.duration_us or 0.0) if one else None for one in (before, now))
-        sign, line = "" if before and now else "+" if now else "-", row.line + lines_words(lines)
+        sign, line = (
+            "" if before and now else "+" if now else "-",
+            row.line + wording.one_of_lines(lines),
+        )
         rows.append(dataclasses.replace(row, line=line, sign=sign, us=us, before_us=old_us))
     rows.append(TableRow(f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us))
     old = time_column("old", [one.before_us for one in rows], unit)
@@ -493,7 +493,9 @@ def snapshot_lines(
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
             lines += [f"    {line}" for line in change_lines(one.changes)]
-    shown = lines if verbose else first_of(lines, _FEW_LINES, "  ... and {} more lines with -v")
+    shown = (
+        lines if verbose else wording.first_of(lines, _FEW_LINES, "  ... and {} more lines with -v")
+    )
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
     ends = f": {command}" if unused or (outdated and not counts_alone) else ""
@@ -524,6 +526,6 @@ def update_lines(
         for key, label, changes in one.looser
     ]
     not_kept = [f"not kept: {test}: {why}" for test, why in refused]
-    not_kept = first_of(not_kept, MOST_ROWS, "... and {} more that are not kept")
+    not_kept = wording.first_of(not_kept, MOST_ROWS, "... and {} more that are not kept")
     head = [f"snapshots: {', '.join(told)}"] if told else []
     return list(map(printable, (*head, *looser, *not_kept)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.records.codec import text
 from pytest_kernelprof.records.profile import STATUSES
-from pytest_kernelprof.summary.words import with_label
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def benchmarks_of(run: Run) -> Benchmarks:
         if why := _why_left_out(test, profile):
             left_out[why] += 1
             continue
-        whole = text(with_label(test.id, profile.label))
+        whole = text(wording.with_label(test.id, profile.label))
         name = whole.encode()[:_LONGEST].decode("utf-8", "ignore")
         seen[name] += 1
         fullname = name if seen[name] == 1 else f"{name} #{seen[name]}"

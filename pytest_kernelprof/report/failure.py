@@ -18,6 +18,7 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words, intended_words
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.verdicts import (
@@ -29,14 +30,6 @@ from pytest_kernelprof.summary.verdicts import (
     footing,
     guilty_kernels,
     verdict_line,
-)
-from pytest_kernelprof.summary.words import (
-    count_words,
-    doubt_words,
-    limits_of,
-    line_words,
-    shown_rank,
-    value_of,
 )
 from pytest_kernelprof.units import format_time, printable
 
@@ -63,15 +56,17 @@ def failure_message(profile: Profile, base: str = "") -> str:
         base: the name of the revision that it is compared with, if it is.
     """
     told = _open_verdicts(profile.verdicts)
-    doubt = doubt_words(profile.conditions)
-    unjudged = [verdict_line(one) for one in limits_of([profile]) if one.outcome == "not judged"]
+    doubt = wording.doubt(profile.conditions)
+    unjudged = [
+        verdict_line(one) for one in wording.limits_of([profile]) if one.outcome == "not judged"
+    ]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
     todo = [f"{TO_DO}{fix}"] if fix else []
     if any(map(_of_revision, baselines)):
         todo.append(intended_words(told, base.partition(" (")[0]))
-    shown = shown_rank(profile)
+    shown = wording.shown_rank(profile)
     foot = footing(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
@@ -99,7 +94,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     elif told:
         verdicts[0] += about
     if over > 1:  # a summary shows this line alone
-        verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
+        verdicts[0] += f" (+{wording.count(over - 1, 'more limit')} exceeded)"
     return _message(verdicts, below)
 
 
@@ -154,7 +149,7 @@ def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
 def code_lines(place: Place) -> list[str]:
     """Return the line of code, by its place and as it is written, where that is known."""
     code = linecache.getline(place.file, place.line).strip()
-    told = ": ".join(filter(None, [f"at {line_words(place)}", printable(code)]))
+    told = ": ".join(filter(None, [f"at {wording.line_of(place)}", printable(code)]))
     return wrapped(told, _STYLE.width)
 
 
@@ -166,7 +161,10 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     Args:
         bases: the names of baselines that have one.
     """
-    judged, over = shown_rank(profile), [v.limit for v in profile.verdicts if v.outcome == "failed"]
+    judged, over = (
+        wording.shown_rank(profile),
+        [v.limit for v in profile.verdicts if v.outcome == "failed"],
+    )
     beside = []
     if {"max_memcpys", "max_memcpy_bytes"} & set(over):
         beside.append(copy_table(judged).lines(style))
@@ -215,7 +213,7 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
 def overhead_lines(profile: Profile) -> list[str]:
     """Return where the overhead lies, as far as the trace shows."""
     lines, shares = [], profile.host_shares
-    each = value_of(profile, "overhead_per_launch")
+    each = wording.value_of(profile, "overhead_per_launch")
     if each is not None:
         lines.append(f"overhead of each launch: {format_time(each)}")
     if shares is not None:

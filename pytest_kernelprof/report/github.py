@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import TO_DO
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.words import (
-    WORSE,
-    brief_words,
-    count_words,
-    first_line,
-    first_of,
-    shown_lines,
-    signed,
-)
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
@@ -138,24 +130,26 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line: the tests and what is wrong, then for each why and what to do."""
     rows = [row for problem in problems for row in problem.rows]
     first, tests = rows[0], len({one.test.id for row in rows for one in row.each})
-    of_kernels = (first_line(one) for one in first.causes[:1] if one.lines)
+    of_kernels = (wording.first_line(one) for one in first.causes[:1] if one.lines)
     places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
     ended = first.told in FAILED_OTHERWISE and first.causes
     said, _, rest = first.causes[0].text.partition(". ") if ended else (found_words(first), "", "")
     wrong, cause = (_together(rows) if tests > 1 else "") or said, problems[0].cause
     if tests > 1 and len(problems) == 1 and cause is not None and cause.sign:
-        wrong += f": {cause.sign} {brief_words(cause)}"
-    title = f"{count_words(tests, 'test') if tests > 1 else first.name}: {wrong}"
+        wrong += f": {cause.sign} {wording.brief(cause)}"
+    title = f"{wording.count(tests, 'test') if tests > 1 else first.name}: {wrong}"
     lines: list[str] = []
     for problem in problems:
         whys = [_cause(one, places[0] if places else None) for one in problem.rows[0].causes]
         if wrong == said and ended and len(title) <= _LONGEST_TITLE:  # else the title is cut
             whys[:1] = [rest] if rest else []
-        head, *more = first_of(whys, _MOST_LINES, "and {} more") or [""]
+        head, *more = wording.first_of(whys, _MOST_LINES, "and {} more") or [""]
         if tests > 1:
             together = _together(problem.rows) if len(problems) > 1 else ""  # the title is of all
             together = "" if together.partition(": ")[0] in head else together
-            names = ", ".join(first_of([row.name for row in problem.rows], _MOST_LINES, "{} more"))
+            names = ", ".join(
+                wording.first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
+            )
             head = ": ".join(filter(None, [names, together, head]))
         lines += filter(None, [head, *more])
         told = problem.remedy.words
@@ -169,7 +163,11 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
 def _cause(one: Cause, place: Place | None) -> str:
     """With its lines where they are not the one that the annotation stands at."""
     elsewhere = len(one.lines) > 1 or (one.place or place) != place
-    return f"{signed(one)} ({lines})" if elsewhere and (lines := shown_lines(one)) else signed(one)
+    return (
+        f"{wording.signed(one)} ({lines})"
+        if elsewhere and (lines := wording.shown_lines(one))
+        else wording.signed(one)
+    )
 
 
 def _together(rows: Sequence[Entry]) -> str:
@@ -177,7 +175,7 @@ def _together(rows: Sequence[Entry]) -> str:
     found = [one for row in rows for one in row.found]
     alike = [one for one, number in Counter(found).items() if number == len(rows)]
     names = dict.fromkeys(one.partition(": ")[0] for one in found if one not in alike)
-    more = (one if one.startswith(WORSE) else f"{one} exceeded" for one in names)
+    more = (one if one.startswith(wording.WORSE) else f"{one} exceeded" for one in names)
     return ", ".join([*alike, *more])
 
 
@@ -199,7 +197,7 @@ def commands(
     """
     told = list(found[:most])
     if left := sum(one.tests for one in found[most:]):
-        more = f"and {count_words(left, 'more failed test' if told[-1].failed else 'more test')}"
+        more = f"and {wording.count(left, 'more failed test' if told[-1].failed else 'more test')}"
         told[-1] = told[-1]._replace(lines=(*told[-1].lines, more))
     return [_command(one, file_of) for one in told]
 

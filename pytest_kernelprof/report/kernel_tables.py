@@ -12,6 +12,7 @@ from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.comparisons import differs
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
@@ -20,17 +21,6 @@ from pytest_kernelprof.summary.verdicts import (
     comparison_line,
     delta_line,
     unstable_words,
-)
-from pytest_kernelprof.summary.words import (
-    chain_words,
-    count_words,
-    ends_words,
-    line_words,
-    lines_words,
-    percent_words,
-    shortened,
-    value_of,
-    value_words,
 )
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
 
@@ -132,7 +122,7 @@ def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Co
 
 def row_of(kernel: Kernel | KernelSide, name: str) -> TableRow:
     """Return the row of a kernel, with what is known of it wherever it is from."""
-    chain, line = chain_words(kernel.operators, kernel.name), os.path.basename(kernel.source)
+    chain, line = wording.chain(kernel.operators, kernel.name), os.path.basename(kernel.source)
     return TableRow(name, chain, line, full=kernel.name, us=kernel.duration_us)
 
 
@@ -153,7 +143,7 @@ def _folded(found: Sequence[TableRow], most: int) -> list[TableRow]:
     told = [rows[at] for at in sorted(order[:most])]
     if rest := [rows[at] for at in order[most:]]:
         number = sum(one.number for one in rest)
-        words = f"... {number:,} more of {count_words(len(rest), 'kind')} ..."
+        words = f"... {number:,} more of {wording.count(len(rest), 'kind')} ..."
         size = sum(one.bytes for one in rest)
         told.append(TableRow(words, us=_sum_of(rest), bytes=size, number=number))
     return told
@@ -252,7 +242,7 @@ def _line(profile: Profile, source: str) -> str:
     (code of a library alone, one-shot profiles)."""
     if source:
         return os.path.basename(source)
-    return f"in {line_words(profile.place)}" if profile.place else ""
+    return f"in {wording.line_of(profile.place)}" if profile.place else ""
 
 
 def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
@@ -260,7 +250,7 @@ def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
     found = [
         TableRow(
             one.name,
-            chain_words(one.operators),
+            wording.chain(one.operators),
             _line(profile, one.source),
             us=one.duration_us,
             at=at,
@@ -274,7 +264,9 @@ def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
 def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
     """Make a table of the host's waits for the device; on the CPU of those on a GPU."""
     found = [
-        TableRow(one.call, chain_words(one.operators, one.call), _line(profile, one.source), at=at)
+        TableRow(
+            one.call, wording.chain(one.operators, one.call), _line(profile, one.source), at=at
+        )
         for at, one in enumerate(profile.waits, 1)
     ]
     what = "would wait in" if profile.on_cpu else "waits in"
@@ -289,7 +281,7 @@ def metric_table(profile: Profile) -> Table:
     rows = (
         (
             "operators" if profile.on_cpu and one.name == "kernels" else one.name,
-            value_words(one.unit, one.value),
+            wording.amount(one.unit, one.value),
             f"{format_time(one.low)} to {format_time(one.high)}"
             if one.unit == "us" and one.low is not None and one.high is not None
             else "",
@@ -325,7 +317,7 @@ def rank_table(ranks: Sequence[Rank], what: str = "rank") -> Table:
     apart = {one.rank.name for one in odd_ones(ranks)}
     alike = groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
     groups = [list(group) for _, group in alike]
-    names = tuple(ends_words(one[0].name, one[-1].name) for one in groups)
+    names = tuple(wording.ends(one[0].name, one[-1].name) for one in groups)
     differs = tuple("differs" if one[0].name in apart else "" for one in groups)
     columns = (
         Column(what, (*names, "all"), kind="name"),
@@ -340,7 +332,7 @@ def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -
     """Yield the columns of numbers: a cell for each group, and one for all ranks."""
     on_cpu = all(one.profile.on_cpu for one in ranks)
     for at, (title, metric) in enumerate(_OF_RANKS.items()):
-        values = {one.name: value_of(one.profile, metric) for one in ranks}
+        values = {one.name: wording.value_of(one.profile, metric) for one in ranks}
         if metric == "kernels":
             values = {one.name: float(one.profile.kernel_count) for one in ranks}
         known = [one for one in values.values() if one is not None]
@@ -351,7 +343,7 @@ def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -
             for group in groups:
                 ours = [one for one in (values[rank.name] for rank in group) if one is not None]
                 ends = unit.words(min(ours, default=0.0)), unit.words(max(ours, default=0.0))
-                cells.append(ends_words(*ends) if ours else "")
+                cells.append(wording.ends(*ends) if ours else "")
             named = "operators" if on_cpu and metric == "kernels" else title
             total = unit.words(sum(known)) if len(known) == len(ranks) else ""
             gives_way = -at if at > 1 else None
@@ -413,7 +405,7 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
         replace(
             row := row_of(side, names[side.name]),
             name=row.name if at else times_words(row.name, first.times) + below,
-            line=row.line + lines_words(change.lines if sign == "+" else ()),
+            line=row.line + wording.one_of_lines(change.lines if sign == "+" else ()),
             sign=sign,
             us=None if row.us is None else change.us(side),
         )
@@ -473,7 +465,7 @@ def diff_words(diff: KernelDiff) -> str:
     """``4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).``"""
     words, before, now = _counted(diff), diff.baseline_us or 0.0, diff.current_us or 0.0
     if before or now:
-        share = f" ({percent_words(now / before - 1)})" if before else ""
+        share = f" ({wording.percent(now / before - 1)})" if before else ""
         device = nouns_of(diff).device
         words += f", {device} time {format_time(before)} -> {format_time(now)}{share}"
     return f"{words}."
@@ -481,9 +473,9 @@ def diff_words(diff: KernelDiff) -> str:
 
 def _counted(diff: KernelDiff) -> str:
     if diff.baseline_kernels != diff.current_kernels:
-        return f"{count_words(diff.baseline_kernels, diff.what[:-1])} -> {diff.current_kernels}"
+        return f"{wording.count(diff.baseline_kernels, diff.what[:-1])} -> {diff.current_kernels}"
     state = "some changed" if diff.added_or_removed else "unchanged"
-    return f"{count_words(diff.current_kernels, diff.what[:-1])}, {state}"
+    return f"{wording.count(diff.current_kernels, diff.what[:-1])}, {state}"
 
 
 def nouns_of(diff: KernelDiff) -> Nouns:
@@ -551,7 +543,7 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
                 f"{style.sign(one.outcome)[0]} {one.outcome}: {comparison_line(comparison, one)}"
                 for one in comparison.verdicts
             ]
-            lines += [shortened(test.id) + ended, *(f"  {line}" for line in told)]
+            lines += [wording.shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
 
 

@@ -14,22 +14,12 @@ from pytest_kernelprof.report.failure import what_ran
 from pytest_kernelprof.report.kernel_tables import lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import tasks_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
-from pytest_kernelprof.summary.words import (
-    count_words,
-    first_line,
-    first_of,
-    in_code,
-    line_words,
-    percent_words,
-    shown_lines,
-    signed,
-    without_operators,
-)
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -82,10 +72,10 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     rows = details("Test by test", [*_TITLES, *kept["row"]]) if kept["row"] else []
     told = [*head, *kept["task"], *rows, *totals, *kept["detail"]]
     if kept["change"]:
-        named = f"{count_words(len(listed(summary).changed), 'more profile')} changed"
+        named = f"{wording.count(len(listed(summary).changed), 'more profile')} changed"
         told += details(named, ["| | test | what changed |", _TITLES[1], *kept["change"]])
     if cut:
-        words = ", ".join(count_words(number, what) for what, number in cut.items())
+        words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
     return "\n".join([*told, foot, ""])
 
@@ -129,7 +119,7 @@ def _item(task: Task, link: Link) -> list[str]:
 
 
 def _with_code(words: str) -> str:
-    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(in_code(words)))
+    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(wording.in_code(words)))
 
 
 _What = Literal["task", "row", "detail", "change"]
@@ -161,7 +151,7 @@ def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
 
 def _ranks_of(one: Row) -> list[str]:
     table = list(map(plain, lines_of_ranks(one.profile, _STYLE)))
-    return _detail(one, count_words(len(one.profile.ranks), "rank"), table)
+    return _detail(one, wording.count(len(one.profile.ranks), "rank"), table)
 
 
 def _change_of(one: Row, link: Link) -> list[str]:
@@ -176,18 +166,18 @@ def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
 def _rows(problem: Problem, link: Link) -> Iterator[str]:
     """A row a test, a few of those with one cause below a row of the cause."""
     if problem.shared and problem.cause is not None:
-        yield row("", f"**{count_words(problem.tests, 'test')}**", _cause(problem.cause, link))
+        yield row("", f"**{wording.count(problem.tests, 'test')}**", _cause(problem.cause, link))
     for one in problem.rows[:_MOST_TESTS]:
         own = one.causes[1:] if problem.shared else one.causes
         causes = [_cause(each, link, one.found) for each in own]
         if not any(each.lines or each.place for each in one.causes):
-            causes.append(_linked(line_words(one.place), one.place, link))
+            causes.append(_linked(wording.line_of(one.place), one.place, link))
         says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
         wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
         yield row(_SIGNS[MARKS[one.told].tone], _named(one), "<br>".join(filter(None, wrong)))
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
-        yield row("", f"and {count_words(more, 'more test')}", "")
+        yield row("", f"and {wording.count(more, 'more test')}", "")
 
 
 def found_words(one: Entry) -> str:
@@ -207,18 +197,18 @@ def _changed(one: Row) -> str:
     assert one.comparison is not None  # it differs from something
     paired, timed = one.comparison.paired, ""
     if paired is not None and paired.pairs:
-        timed = f"GPU time {range_words(one.comparison) or percent_words(paired.ratio - 1)}"
+        timed = f"GPU time {range_words(one.comparison) or wording.percent(paired.ratio - 1)}"
     result = RESULTS[result_of(one.comparison)]
     return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 
 def _cause(one: Cause, link: Link, found: Sequence[str] = ()) -> str:
     """A cause and its lines, without what stands beside it."""
-    told = signed(one)
+    told = wording.signed(one)
     for each in found:
         told = told.removeprefix(f"{each}; ")
-    told = without_operators(told) if ";" in told else told  # the details below have them
-    lines = _linked(shown_lines(one), first_line(one), link)
+    told = wording.without_operators(told) if ";" in told else told  # the details below have them
+    lines = _linked(wording.shown_lines(one), wording.first_line(one), link)
     return " ".join(filter(None, [text(told, _LONGEST_CAUSE), lines]))
 
 
@@ -229,7 +219,7 @@ def _linked(words: str, place: Place | None, link: Link) -> str:
 
 
 def _joined(causes: Iterable[str]) -> str:
-    return "<br>".join(first_of(list(filter(None, causes)), _MOST_CAUSES))
+    return "<br>".join(wording.first_of(list(filter(None, causes)), _MOST_CAUSES))
 
 
 def _named(one: Entry) -> str:

@@ -24,6 +24,7 @@ from pytest_kernelprof.report.tables import (
     wrapped,
     write_lines,
 )
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     deltas_of,
@@ -36,16 +37,6 @@ from pytest_kernelprof.summary.comparisons import (
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import CELLS, delta_line
-from pytest_kernelprof.summary.words import (
-    count_words,
-    first_of,
-    pair_words,
-    percent_words,
-    shown_lines,
-    signed,
-    value_of,
-    without_operators,
-)
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
@@ -227,7 +218,7 @@ def groups_of(
     for problem in summary.problems:
         shared = problem.shared and problem.cause is not None
         entries = [(one, one.causes[1 if shared else 0 :]) for one in problem.rows]
-        named = count_words(problem.tests, "test") if shared else ""
+        named = wording.count(problem.tests, "test") if shared else ""
         yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
     results = [(result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
@@ -271,7 +262,7 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
     for group in (one for one in groups if one.entries):
         shown = group.entries[: group.most]
         if group.cause is not None:
-            words = f"{group.named}: {signed(group.cause)}"
+            words = f"{group.named}: {wording.signed(group.cause)}"
             yield from _cause_lines(words, group.cause, 0, style)
         elif group.named:
             yield (Span(group.named, "bold"),)
@@ -288,7 +279,7 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
                 kernels = kernel_table(row.profile, most=_MOST_KERNELS).lines(style.within(_INDENT))
                 yield from ((Span(" " * _INDENT + one),) for one in kernels)
         if left_out := sum(len(row.each) for row, _ in group.entries[len(shown) :]):
-            yield (Span(f"  and {count_words(left_out, 'more profile')}"),)
+            yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
 
 def _without_comparisons(group: Group) -> Group:
@@ -325,7 +316,7 @@ def _below_lines(
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:_MOST_CAUSES]:
-        yield from _cause_lines(signed(cause), cause, _INDENT, style)
+        yield from _cause_lines(wording.signed(cause), cause, _INDENT, style)
     more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     more += beside_words(row, shown) if isinstance(row, Row) else ()
@@ -338,10 +329,10 @@ def _below_lines(
 def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterator[Line]:
     """Why, and where at the right if both fit; else one after the other, wrapped."""
     room, margin = style.width - indent, Span(" " * indent)
-    text, place = style.say(words), style.say(shown_lines(cause))
+    text, place = style.say(words), style.say(wording.shown_lines(cause))
     colour: Colour = "red" if cause.sign == "+" else ""
     if width_of(f"{text}  {place}") > room:  # operators give way
-        text = without_operators(text)
+        text = wording.without_operators(text)
     if place and width_of(f"{text}  {place}") <= room:
         yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
         return
@@ -364,7 +355,7 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
     """
     on_cpu = all(_kind(row) == "cpu" for row in rows)
     limited = [row for row in rows if any(v.metric == "latency" for v in row.profile.verdicts)]
-    is_limited = any(value_of(row.profile, "latency") is not None for row in limited)
+    is_limited = any(wording.value_of(row.profile, "latency") is not None for row in limited)
     wanted = {
         "kernels": True,
         "launches": verbose or any(map(_has_other_launches, rows)),
@@ -393,7 +384,10 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
 def _has_other_launches(row: Row) -> bool:
     if "launches" in row.broken and "kernels" not in row.broken:
         return True
-    return value_of(row.profile, "launches") not in (None, value_of(row.profile, "kernels"))
+    return wording.value_of(row.profile, "launches") not in (
+        None,
+        wording.value_of(row.profile, "kernels"),
+    )
 
 
 def _stands_out(rows: Sequence[Row], metric: str) -> bool:
@@ -415,7 +409,7 @@ def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
     deltas = (_delta(row, metric) for row in rows)
     sides = ((*one.baselines, one.current) for one in deltas if one is not None)
     known = [us for several in sides for us in several if us is not None]
-    return time_unit([*known, *(value_of(row.shown, metric) or 0.0 for row in rows)])
+    return time_unit([*known, *(wording.value_of(row.shown, metric) or 0.0 for row in rows)])
 
 
 def _delta(row: Row, metric: str) -> MetricDelta | None:
@@ -436,7 +430,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     paired = compared.paired if compared else None
     if metric == "cuda_time" and is_compared and paired and paired.baseline_us:  # timed in turn
         return ARROW.join(map(unit.words, (paired.baseline_us, paired.current_us)))
-    value = broken.measured if broken else value_of(row.shown, metric)
+    value = broken.measured if broken else wording.value_of(row.shown, metric)
     if delta is not None and differs(delta):
         was = " ".join("-" if one is None else unit.words(one) for one in delta.baselines)
         if is_compared:
@@ -457,7 +451,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
 
 def _share_cell(row: Row) -> str:
     share = share_of(one) if (one := _differing(row)) else None
-    return "" if share is None else percent_words(share)
+    return "" if share is None else wording.percent(share)
 
 
 def _range_cell(row: Row) -> str:
@@ -480,7 +474,7 @@ def beside_words(row: Row, shown: Collection[str]) -> list[str]:
         shown: the keys of the columns.
     """
     found = [
-        f"{one.by}: {' > '.join(pair_words(one.unit, one.measured, one.allowed))}"
+        f"{one.by}: {' > '.join(wording.pair(one.unit, one.measured, one.allowed))}"
         for one in (row.broken.values() if row.told in _OVER else ())
         if one.metric in CELLS and one.metric not in shown and one.by not in LIMIT_OF.values()
     ]
@@ -526,13 +520,18 @@ def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     yield from _hottest_lines(summary, style)
     told = [f"{one.test}: {one.limit} {one.words}" for one in summary.hints]
     most = len(told) if style.verbosity > 0 else _MOST_NOTES
-    yield from labelled("tighten", first_of(told, most), style)
+    yield from labelled("tighten", wording.first_of(told, most), style)
 
 
 def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
     """The three kernels that take the most; ten in a verbose run."""
     rows = [
-        (count_words(one.calls, "call"), format_time(one.us), f"{one.share * 100:.0f} %", one.name)
+        (
+            wording.count(one.calls, "call"),
+            format_time(one.us),
+            f"{one.share * 100:.0f} %",
+            one.name,
+        )
         for one in summary.hottest[: 10 if style.verbosity > 0 else 3]
     ]
     lines = Table.of(("", "", "", Column("", kind="name")), rows).lines(style.within(LABEL))

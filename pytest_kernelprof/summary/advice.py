@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task, Where
-from pytest_kernelprof.summary.words import (
-    ONLY,
-    SLOWER,
-    WORSE,
-    brief_words,
-    cause_lines,
-    count_words,
-    first_line,
-    first_of,
-    limits_of,
-    line_words,
-    percent_words,
-    title,
-    value_words,
-)
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -76,22 +62,22 @@ def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task
 
 def _where(problem: Problem) -> Where:
     worst = problem.rows[0]
-    named = worst.name if problem.tests == 1 else count_words(problem.tests, "test")
+    named = worst.name if problem.tests == 1 else wording.count(problem.tests, "test")
     known = [one for one in worst.causes if one.sign != "-" and one.place]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
-    lines = cause_lines(*told) or line_words(worst.place) or worst.file
-    place = first_line(told[0]) if told else worst.place
+    lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
+    place = wording.first_line(told[0]) if told else worst.place
     return Where(lines, _what_of(worst, problem.cause), named, place)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     first limit with its values."""
-    found = ", ".join(first_of(worst.found, 2, "{} more"))
-    found = found.partition(": ")[2] if found.startswith((WORSE, "against ")) else found
+    found = ", ".join(wording.first_of(worst.found, 2, "{} more"))
+    found = found.partition(": ")[2] if found.startswith((wording.WORSE, "against ")) else found
     limit = found.partition(": ")[0]
     if cause is not None:
-        words = brief_words(cause)
+        words = wording.brief(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
         if worst.told in FAILED_OTHERWISE:
@@ -102,7 +88,7 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
             came = [one for one in worst.causes if cause.sign == "-" and one.sign == "+"]
             if came:  # ``elementwise [gelu] -> [silu]``
                 stem = words.partition(" [")[0]
-                return f"{words} -> {brief_words(came[0]).removeprefix(f'{stem} ')}"
+                return f"{words} -> {wording.brief(came[0]).removeprefix(f'{stem} ')}"
             return f"{_SIGNED[cause.sign]}{words}"
     return found
 
@@ -133,7 +119,7 @@ def _arguments(tests: Iterable[str]) -> str:
 
 def _listed(limits: Iterable[str]) -> str:
     """``max_kernels(5) and max_launches(5)``."""
-    *others, last = first_of(list(dict.fromkeys(limits)), _MOST_LIMITS) or [""]
+    *others, last = wording.first_of(list(dict.fromkeys(limits)), _MOST_LIMITS) or [""]
     return f"{', '.join(others)} and {last}" if others else last
 
 
@@ -194,7 +180,7 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     if most <= 0:
         return Remedy(again, command)
     margin = math.ceil(most / _MARGINS) * _MARGINS
-    allow = f"if {percent_words(most)} is allowed, add --kernelprof-margin={margin * 100:.0f}%"
+    allow = f"if {wording.percent(most)} is allowed, add --kernelprof-margin={margin * 100:.0f}%"
     return Remedy(f"{again} on a quiet GPU", command, allow)
 
 
@@ -237,7 +223,11 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
         return f"remove the new {'operator' if on_cpu else 'kernel'}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
-    slower = [one.text.removeprefix(SLOWER) for one in causes if one.text.startswith(SLOWER)]
+    slower = [
+        one.text.removeprefix(wording.SLOWER)
+        for one in causes
+        if one.text.startswith(wording.SLOWER)
+    ]
     named = "the slower kernels" if slower[1:] else "".join(slower).partition(",")[0]
     return f"make {named} faster" if slower else "undo the change"
 
@@ -245,7 +235,9 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
 def _of_one_rank(causes: Iterable[Cause]) -> str:
     """The rank that alone has some kernel; empty where there is none."""
     found = (
-        one.text.removeprefix(ONLY).partition(":") for one in causes if one.text.startswith(ONLY)
+        one.text.removeprefix(wording.ONLY).partition(":")
+        for one in causes
+        if one.text.startswith(wording.ONLY)
     )
     return next((rank for rank, *_ in found), "")
 
@@ -342,7 +334,7 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
         for one in row.profile.verdicts:
             if one.measured is not None and one.allowed and one.of_limit and one.metric in METRICS:
                 stem = row.test.id.partition("[")[0]
-                seen[stem, title(one), one.allowed].append((row, one))
+                seen[stem, wording.title(one), one.allowed].append((row, one))
     found = []
     for (stem, limit, allowed), several in seen.items():
         verdicts = [verdict for _, verdict in several]
@@ -351,8 +343,8 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
         tight = allowed <= (_LOOSE * most if spec.kind == "timed" else most)
         # Of a test that ends otherwise nobody knows what its code takes as it should be.
         if passed and not tight and all(row.told == "passed" for row, _ in several):
-            needs = value_words(spec.unit, most)
-            words = f"allows {value_words(spec.unit, allowed)}, needs {needs}"
+            needs = wording.amount(spec.unit, most)
+            words = f"allows {wording.amount(spec.unit, allowed)}, needs {needs}"
             name = several[0][0].name.partition("[")[0]
             found.append((most / allowed, stem, Hint(name, limit, words)))
     return tuple(hint for *_, hint in sorted(found, key=lambda one: one[:2]))
@@ -364,11 +356,11 @@ def unjudged_words(tests: Iterable[Test]) -> list[str]:
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for test in tests:
         if not test.not_judged and test.outcome != "rerun":
-            for one in limits_of(test.profiles):
+            for one in wording.limits_of(test.profiles):
                 if one.outcome == "not judged":
-                    found[one.why].append((test.id, title(one)))
+                    found[one.why].append((test.id, wording.title(one)))
     return [
         f"{', '.join(dict.fromkeys(limit for _, limit in several))} not judged in "
-        f"{count_words(len({test for test, _ in several}), 'test')} ({why})"
+        f"{wording.count(len({test for test, _ in several}), 'test')} ({why})"
         for why, several in found.items()
     ]

@@ -10,18 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.records.comparison import MetricDelta, RunComparison
-from pytest_kernelprof.summary.words import (
-    WORSE,
-    count_words,
-    ends_words,
-    first_of,
-    interval_words,
-    natural,
-    percent_words,
-    shortened,
-    why_unsure,
-    with_label,
-)
+from pytest_kernelprof.summary import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,7 +105,9 @@ class BaselineSummary:
             return f"no {self.what} could be compared with {self.base}"
         are = "are" if worse > 1 else "is"
         what = f"compared {self.what}" if self.counts["not compared"] else self.what
-        return f"{worse or 'none'} of {count_words(number, what)} {are} {WORSE}{self.base}"
+        return (
+            f"{worse or 'none'} of {wording.count(number, what)} {are} {wording.WORSE}{self.base}"
+        )
 
     @property
     def words(self) -> str:
@@ -134,7 +125,7 @@ class BaselineSummary:
         was."""
         lost = Counter(name for one in self.profiles for name in one.lost)
         lacking = [
-            f"{name} is missing in {count_words(n, 'profile')} that had it before"
+            f"{name} is missing in {wording.count(n, 'profile')} that had it before"
             for name, n in lost.items()
         ]
         if not self.compared and not lacking:
@@ -146,11 +137,11 @@ class BaselineSummary:
         """What of it fails a run, in words; empty if nothing does."""
         if self.what == "test":
             n = self.counts["worse"]
-            is_worse = count_words(n, "test is", "tests are")
+            is_worse = wording.count(n, "test is", "tests are")
             worse = [f"{is_worse} worse than {self.short}"] if n else []
         else:
             judged = Counter(delta.name for one in self.profiles for delta in one.worse)
-            worse = [f"{name} rose in {count_words(n, 'profile')}" for name, n in judged.items()]
+            worse = [f"{name} rose in {wording.count(n, 'profile')}" for name, n in judged.items()]
         return ", ".join(filter(None, [*worse, self.lacking]))
 
     def fails(self, *, warn_only: bool) -> bool:
@@ -162,7 +153,10 @@ class BaselineSummary:
         """Each reason why something was not compared, with the names; the most frequent first."""
         by_profile = self.what == "profile"
         return _by_reason(
-            (one.reason, with_label(shortened(one.test), one.label if by_profile else ""))
+            (
+                one.reason,
+                wording.with_label(wording.shortened(one.test), one.label if by_profile else ""),
+            )
             for one in self.profiles
             if one.change == "not compared"
         )
@@ -170,7 +164,7 @@ class BaselineSummary:
     @property
     def notes(self) -> list[str]:
         """What else there is to know: of some tests, and of the run."""
-        found = [(note, shortened(one.test)) for one in self.profiles for note in one.notes]
+        found = [(note, wording.shortened(one.test)) for one in self.profiles for note in one.notes]
         notes, baseline = _by_reason(found), self.baseline
         if baseline.source == "run":
             compared = [one for one in self.profiles if one.change != "not compared"]
@@ -183,7 +177,7 @@ class BaselineSummary:
             "not a whole run": baseline.unfinished,
         }
         notes += [
-            f"{words}: {', '.join(first_of(several, _MOST_NAMED, 'and {} more'))}"
+            f"{words}: {', '.join(wording.first_of(several, _MOST_NAMED, 'and {} more'))}"
             for words, several in lists.items()
             if several
         ]
@@ -200,7 +194,7 @@ class BaselineSummary:
         if not more + fewer:
             return f"same number of {counted}" if diffs else ""
         words = f"{'more' if more else 'fewer'} {counted[:-1]}"
-        return f"{count_words(more + fewer, words)} in total"
+        return f"{wording.count(more + fewer, words)} in total"
 
     def _turns(self) -> str:
         """How much was timed in turn; empty where nothing was."""
@@ -208,11 +202,11 @@ class BaselineSummary:
         if not timed:
             return ""
         margins = [f"{one * 100:.3g}" for one in sorted(one.margin for one in timed)]
-        margin = ends_words(margins[0], margins[-1], " to ")
-        words = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
+        margin = wording.ends(margins[0], margins[-1], " to ")
+        words = f"{wording.count(len(timed), 'call')} timed in turn, margin {margin} %"
         before = sum(one.baseline_us for one in timed)
         now = sum(one.baseline_us * one.ratio for one in timed)
-        return f"{words}, GPU time {percent_words(now / before - 1)}" if before else words
+        return f"{words}, GPU time {wording.percent(now / before - 1)}" if before else words
 
 
 def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:
@@ -246,7 +240,7 @@ def weight_of(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[st
     then of the number of kernels, then by name."""
     diff = one.kernels
     more = diff.current_kernels - diff.baseline_kernels if diff is not None else 0
-    name = natural(with_label(one.test, one.label))
+    name = wording.natural(wording.with_label(one.test, one.label))
     return _ORDER.index(result_of(one)), -abs(share_of(one) or 0.0), -abs(more), name
 
 
@@ -285,7 +279,7 @@ def range_words(one: ProfileComparison) -> str:
     ratios = [pair.ratio for pair in one.paired.pairs] if one.paired is not None else []
     if len(ratios) < 2:
         return ""
-    return f"{(min(ratios) - 1) * 100:+.1f}..{percent_words(max(ratios) - 1)}"
+    return f"{(min(ratios) - 1) * 100:+.1f}..{wording.percent(max(ratios) - 1)}"
 
 
 def why_of(one: ProfileComparison) -> str:
@@ -297,7 +291,7 @@ def why_of(one: ProfileComparison) -> str:
         if paired.change in ("worse", "better") and len(paired.pairs) > 1:
             slower = "slower" if paired.change == "worse" else "faster"
             return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"
-        return why_unsure(paired) if paired.change == "undecided" else ""
+        return wording.why_unsure(paired) if paired.change == "undecided" else ""
     if one.source == "run" and (different := forbidden_words(one)):
         return f"not judged: {different}"
     undecided = [delta for delta in one.metrics if delta.change == "undecided"]
@@ -305,7 +299,7 @@ def why_of(one: ProfileComparison) -> str:
         return "not judged: a block ran only once, and was cold"
     few = "its rounds are too few, or too alike, for an interval"
     return "; ".join(
-        f"{delta.name} undecided: {interval_words(delta.interval) or few}"
+        f"{delta.name} undecided: {wording.interval(delta.interval) or few}"
         for delta in undecided
         if delta.judged
     )
@@ -318,7 +312,7 @@ def forbidden_words(one: ProfileComparison) -> str:
 
 def _counted(words: str, reasons: Iterable[str]) -> list[str]:
     numbers = Counter(filter(None, reasons))
-    return [f"{words} {count_words(n, 'profile')}: {why}" for why, n in numbers.items()]
+    return [f"{words} {wording.count(n, 'profile')}: {why}" for why, n in numbers.items()]
 
 
 def _by_reason(found: Iterable[tuple[str, str]]) -> list[str]:
@@ -327,7 +321,7 @@ def _by_reason(found: Iterable[tuple[str, str]]) -> list[str]:
     for reason, test in found:
         tests.setdefault(reason, {})[test] = None
     return [
-        f"{count_words(len(of), 'test') if len(of) > _FEW else ', '.join(of)}: {reason}"
+        f"{wording.count(len(of), 'test') if len(of) > _FEW else ', '.join(of)}: {reason}"
         for reason, of in sorted(tests.items(), key=lambda one: -len(one[1]))
         if reason
     ]

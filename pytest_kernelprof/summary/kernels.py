@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import HotKernel
-from pytest_kernelprof.summary.words import chain_words, natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,10 +61,10 @@ class Named:
 
 
 _KEYS: dict[Order, Callable[[Named], tuple[object, ...]]] = {
-    "name": lambda one: (natural(one.name.lower()),),
-    "calls": lambda one: (-one.calls, -one.us, natural(one.name)),
-    "each": lambda one: (-one.us / one.calls, natural(one.name)),
-    "total": lambda one: (-one.us, natural(one.name)),
+    "name": lambda one: (wording.natural(one.name.lower()),),
+    "calls": lambda one: (-one.calls, -one.us, wording.natural(one.name)),
+    "each": lambda one: (-one.us / one.calls, wording.natural(one.name)),
+    "total": lambda one: (-one.us, wording.natural(one.name)),
 }
 
 
@@ -79,7 +79,7 @@ def by_name(kernels: Sequence[Kernel], order: Order = "total") -> list[Named]:
             name,
             len(several),
             sum(one.duration_us for one in several),
-            tuple(dict.fromkeys(chain_words(one.operators, one.name) for one in several)),
+            tuple(dict.fromkeys(wording.chain(one.operators, one.name) for one in several)),
         )
         for name, several in found.items()
     ]

@@ -8,16 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.summary.words import (
-    NOUNS,
-    chain_words,
-    count_words,
-    gpu_us,
-    line_words,
-    note_of,
-    source_place,
-    value_of,
-)
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -47,7 +38,7 @@ class Rank:
     @property
     def counts(self) -> tuple[float | None, ...]:
         """The counts that are equal in ranks that do the same."""
-        return tuple(value_of(self.profile, name) for name in _COUNTED)
+        return tuple(wording.value_of(self.profile, name) for name in _COUNTED)
 
 
 def ranks_of(profile: Profile) -> tuple[Rank, ...]:
@@ -79,7 +70,9 @@ class Odd:
         words = []
         for name, by in self.counts.items():
             more = "more" if by > 0 else "fewer"
-            words.append(count_words(abs(int(by)), *(f"{more} {one}" for one in NOUNS[name])))
+            words.append(
+                wording.count(abs(int(by)), *(f"{more} {one}" for one in wording.NOUNS[name]))
+            )
         if self.slower:
             words.append(f"{self.slower * 100:.0f} % more GPU time")
         return ", ".join(words)
@@ -108,8 +101,8 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
 def times_slower(rank: Rank, ranks: Sequence[Rank]) -> float:
     """Return how many times as long its own kernels take as those of the median rank, which of an
     even number is the faster one of the two in the middle; 1 if that is unknown."""
-    middle = statistics.median_low(gpu_us(one.profile) for one in ranks)
-    return gpu_us(rank.profile) / middle if middle else 1.0
+    middle = statistics.median_low(wording.gpu_us(one.profile) for one in ranks)
+    return wording.gpu_us(rank.profile) / middle if middle else 1.0
 
 
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
@@ -117,7 +110,7 @@ def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
     straggler = _straggler_words([one.profile for one in ranks])
     if straggler:
         yield straggler
-    whys = [note_of(one.profile, "comm_wait") for one in ranks]
+    whys = [wording.note_of(one.profile, "comm_wait") for one in ranks]
     unmatched = next((why for why in whys if why.startswith(_UNMATCHED)), "")
     if unmatched:
         yield f"It is unknown who waits for whom: {unmatched.removeprefix(_UNMATCHED)}."
@@ -148,7 +141,7 @@ def _straggler_words(profiles: Sequence[Profile]) -> str:
         return ""
     number, us = max(for_whom[last].items(), key=lambda one: one[1])
     waiting = by_number[number]
-    if us < _WORTH_TELLING * (value_of(waiting, "gpu_busy") or 0.0):
+    if us < _WORTH_TELLING * (wording.value_of(waiting, "gpu_busy") or 0.0):
         return ""
     waited = [one for one in waiting.collectives if one.last == last]
     longest = max(waited, key=lambda one: one.waited_us)
@@ -172,5 +165,5 @@ def _collective_words(collective: Collective, profile: Profile, profiles: Sequen
         what += f" of {format_bytes(collective.bytes)}"
     if kernel is None:
         return what
-    where = chain_words(kernel.operators), line_words(source_place(kernel.source))
+    where = wording.chain(kernel.operators), wording.line_of(wording.source_place(kernel.source))
     return f"{what} ({', '.join(filter(None, where))})" if any(where) else what

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.document import TestOutcome
 from pytest_kernelprof.records.profile import STATUSES, Status
-from pytest_kernelprof.summary.words import shown_rank
+from pytest_kernelprof.summary import wording
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -197,7 +197,7 @@ class Row(Entry):
     def shown(self) -> Profile:
         """The profile of the rank whose numbers it has: of several, the one that its first failed
         limit is about."""
-        return shown_rank(self.profile)
+        return wording.shown_rank(self.profile)
 
     @property
     def each(self) -> tuple[Row, ...]:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
@@ -34,17 +35,6 @@ from pytest_kernelprof.summary.verdicts import (
     causes_of_diff,
     comparison_line,
     found_by,
-)
-from pytest_kernelprof.summary.words import (
-    count_words,
-    ends_words,
-    first_of,
-    gpu_us,
-    natural,
-    parts_of,
-    place_words,
-    value_of,
-    with_label,
 )
 from pytest_kernelprof.units import format_time
 
@@ -156,7 +146,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
     Args:
         against: the name of the revision that it is compared with, if it is.
     """
-    file, name = parts_of(test.id)
+    file, name = wording.parts_of(test.id)
     first = "profile 1" if any(one.label == "profile 2" for one in test.profiles) else ""
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
@@ -170,7 +160,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
         yield Row(
             test=test,
             file=file,
-            name=with_label(name, profile.label or first),
+            name=wording.with_label(name, profile.label or first),
             number=number,
             told=told,
             profile=profile,
@@ -229,7 +219,7 @@ def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
 
 def _entry(test: Test, told: Told, found: str, cause: Cause) -> Entry:
     place = cause.place or test.place
-    return Entry(test, *parts_of(test.id), told, (found,), (cause,), place)
+    return Entry(test, *wording.parts_of(test.id), told, (found,), (cause,), place)
 
 
 def worst_first(row: Row) -> Key:
@@ -240,7 +230,12 @@ def worst_first(row: Row) -> Key:
 def costliest_first(row: Row) -> Key:
     """The key of rows by their GPU time, then by number of kernels, on the CPU of operators; then
     by name, 2 before 10."""
-    return -gpu_us(row.profile), -row.profile.kernel_count, natural(row.name), row.number
+    return (
+        -wording.gpu_us(row.profile),
+        -row.profile.kernel_count,
+        wording.natural(row.name),
+        row.number,
+    )
 
 
 def by_file(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -253,8 +248,13 @@ def by_file(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _file_order(rows: Sequence[Row]) -> Key:
-    time = sum(gpu_us(row.profile) for row in rows)
-    return severity(rows[0].told), -time, -rows[0].profile.kernel_count, natural(rows[0].file)
+    time = sum(wording.gpu_us(row.profile) for row in rows)
+    return (
+        severity(rows[0].told),
+        -time,
+        -rows[0].profile.kernel_count,
+        wording.natural(rows[0].file),
+    )
 
 
 _UNSTABLE = ("recompiles", "memsets")
@@ -285,7 +285,7 @@ def _what_agrees(row: Row) -> Any:
     is_timed = compared is not None and compared.paired is not None and result != "same"
     if not bracket or is_timed:  # several profiles or tries of one test are no parameters
         return id(row)
-    counts = tuple(value_of(profile, name) for name in _COUNTS)
+    counts = tuple(wording.value_of(profile, name) for name in _COUNTS)
     broken = tuple((one.metric, one.allowed) for one in row.broken.values())
     told = row.told, broken, tuple(one.text for one in row.causes), result
     return stem, profile.label, counts, told, profile.environment.device
@@ -327,8 +327,10 @@ def _common_cause(entries: Sequence[Entry]) -> Cause | None:
     if any(one[::2] != first[::2] for one in others):
         return causes[0]
     found_at = zip(first, *others, strict=True)
-    columns = (sorted(one, key=lambda text: natural(text.replace(",", ""))) for one in found_at)
-    words = (ends_words(one[0], one[-1], " to ") for one in columns)
+    columns = (
+        sorted(one, key=lambda text: wording.natural(text.replace(",", ""))) for one in found_at
+    )
+    words = (wording.ends(one[0], one[-1], " to ") for one in columns)
     return structs.replace(causes[0], text="".join(words))
 
 
@@ -427,7 +429,7 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
         open_words: what was not judged.
     """
     kinds, told = counts.kinds, counts.told
-    limited = count_words(kinds["limited"], "test")
+    limited = wording.count(kinds["limited"], "test")
     happened = _counted(
         (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
         (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
@@ -435,7 +437,7 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     is_well = not happened and not kinds["worse"] and (kinds["limited"] or not compared)
     failed, errors = told["failed otherwise"], told["error"]
     only_crashed = is_well and kinds["held"] and (failed or errors)
-    how = f"of {count_words(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
+    how = f"of {wording.count(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
     crashed = _counted((failed, how, how), (errors, "error", "errors"))
     incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
     if is_well:
@@ -466,7 +468,7 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
 
 def _counted(*phrases: tuple[int, str, str]) -> list[str]:
     """Return those with a number: how many, and the words for one and for several."""
-    return [count_words(*one) for one in phrases if one[0]]
+    return [wording.count(*one) for one in phrases if one[0]]
 
 
 def _well(counts: Counts) -> str:
@@ -474,20 +476,22 @@ def _well(counts: Counts) -> str:
     if not counts.tests:
         return "no test has a profile"
     if not kinds["limited"]:
-        have = count_words(kinds["profiled"], "test has a profile", "tests have a profile")
+        have = wording.count(kinds["profiled"], "test has a profile", "tests have a profile")
         return f"no test has a limit, {have}" if kinds["profiled"] else "no test has a limit"
     if not kinds["held"]:
         return "no limit applied"
     is_one = 1 in (kinds["passed"], kinds["held"])
     within = "is within its limits" if is_one else "are within their limits"
-    return f"{kinds['passed']} of {count_words(kinds['held'], 'test')} {within}"
+    return f"{kinds['passed']} of {wording.count(kinds['held'], 'test')} {within}"
 
 
 def _open_words(counts: Counts, limits: Sequence[str]) -> str:
     """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
     reasons = counts.unjudged.most_common()
     whys = [f"{number} {why}" if len(reasons) > 1 else why for why, number in reasons]
-    why = f" ({', '.join(first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
+    why = (
+        f" ({', '.join(wording.first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
+    )
     tests = _counted((counts.told["not judged"], f"not judged{why}", f"not judged{why}"))
     return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
@@ -502,17 +506,17 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
     operators = sum(one.kernel_count for one in profiles) - kernels
     if kernels:
         gpu, comm = _sum(on_gpu, "cuda_time"), _sum(on_gpu, "comm_time")
-        words = count_words(kernels, "kernel")
+        words = wording.count(kernels, "kernel")
         words += "" if gpu is None else f", {format_time(gpu)} on the GPU"
         words += f" and {format_time(comm)} communicating" if comm else ""
         several = any(one.other_ranks for one in on_gpu)
         yield f"{words} (of several ranks, rank 0 only)" if several else words
     if operators:
-        yield f"{count_words(operators, 'operator')} on the CPU"
+        yield f"{wording.count(operators, 'operator')} on the CPU"
 
 
 def _sum(profiles: Iterable[Profile], metric: str) -> float | None:
-    values = [one for one in (value_of(p, metric) for p in profiles) if one is not None]
+    values = [one for one in (wording.value_of(p, metric) for p in profiles) if one is not None]
     return sum(values) if values else None
 
 
@@ -532,13 +536,13 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
     }
     told = [f"{number} {what}" for what, number in found.items() if number]
     whole = ["all complete"] if len(profiles) > 1 and not found["incomplete"] else []
-    return ", ".join([count_words(len(profiles), "profile"), *whole, *told])
+    return ", ".join([wording.count(len(profiles), "profile"), *whole, *told])
 
 
 def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Devices with their versions, each once; those with a GPU first."""
     environments = (profile.environment for profile in profiles)
-    found = {(one.kind == "cpu", place_words(one)) for one in environments if one.device}
+    found = {(one.kind == "cpu", wording.machine(one)) for one in environments if one.device}
     return tuple(words for _, words in sorted(found))
 
 

@@ -12,38 +12,9 @@ from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.kernels import times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
-from pytest_kernelprof.summary.words import (
-    NOUNS,
-    ONLY,
-    SLOWER,
-    WORSE,
-    brief_words,
-    cause_lines,
-    chain_words,
-    changed_words,
-    conditions_words,
-    count_words,
-    doubt_words,
-    first_of,
-    gpu_us,
-    interval_words,
-    judged_rank,
-    limits_of,
-    line_words,
-    note_of,
-    overhead_words,
-    pair_words,
-    paired_words,
-    percent_words,
-    rank_words,
-    source_place,
-    title,
-    value_of,
-    value_words,
-    values_words,
-)
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
@@ -87,7 +58,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
             return words  # which say how it was compared, and why nothing follows
     else:
         words = _values(verdict) if verdict.metric else _names(verdict)
-    return f"{title(verdict)}: {words}{rank_words(verdict)}{_doubt_after(verdict, doubt)}"
+    return f"{wording.title(verdict)}: {words}{wording.on_ranks(verdict)}{_doubt_after(verdict, doubt)}"
 
 
 def _doubt_after(verdict: Verdict, doubt: str) -> str:
@@ -97,7 +68,7 @@ def _doubt_after(verdict: Verdict, doubt: str) -> str:
         return f": undecided, {disturbed or _REASONS.get(verdict.reason, 'reason unknown')}"
     if verdict.reason != "beyond" or verdict.fastest is None or not verdict.allowed:
         return ""
-    fastest = value_words(verdict.unit, verdict.fastest)
+    fastest = wording.amount(verdict.unit, verdict.fastest)
     return (
         f"; EXCEEDED THOUGH CONTENDED: the fastest rounds give {fastest}, which is off by more "
         "than a factor of 2; other work does not explain that"
@@ -106,7 +77,7 @@ def _doubt_after(verdict: Verdict, doubt: str) -> str:
 
 def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
-    words = values_words(verdict)
+    words = wording.beside_limit(verdict)
     if not words:
         return "not measured"
     if verdict.unit == "us":
@@ -135,14 +106,14 @@ def _excess(verdict: Verdict) -> str:
     if not verdict.allowed or verdict.measured is None:
         return ""
     ratio = verdict.measured / verdict.allowed
-    return percent_words(ratio - 1) if ratio <= 10 else f"x{ratio:,.0f}"
+    return wording.percent(ratio - 1) if ratio <= 10 else f"x{ratio:,.0f}"
 
 
 def _spread(verdict: Verdict) -> str:
     """How sure a verdict's value is: ``99 % CI 234.1..236.0us, 24 rounds``."""
     what = "pair" if verdict.unit == "times" else "round"
-    interval = interval_words((verdict.low, verdict.high), verdict.unit)
-    return _sure(interval, count_words(verdict.rounds, what), verdict.rounds, verdict.block)
+    interval = wording.interval((verdict.low, verdict.high), verdict.unit)
+    return _sure(interval, wording.count(verdict.rounds, what), verdict.rounds, verdict.block)
 
 
 def _sure(interval: str, counted: str, number: int, block: int) -> str:
@@ -158,16 +129,16 @@ def _names(verdict: Verdict) -> str:
     found = verdict.mismatch
     if found is not None:
         wanted = ", ".join("..." if p is None else repr(p) for p in verdict.patterns)
-        expected = f"{count_words(found.kernels, 'kernel')}, expected {wanted or 'no kernels'}"
+        expected = f"{wording.count(found.kernels, 'kernel')}, expected {wanted or 'no kernels'}"
         return f"{expected}; {_mismatch_words(found)}"
-    kernels = count_words(int(verdict.measured or 0), "kernel")
+    kernels = wording.count(int(verdict.measured or 0), "kernel")
     if verdict.limit == "expect_kernels":
         return f"all {kernels} as expected"
     if not verdict.hits:
         return f"none of {kernels} is forbidden"
     hits = [f"#{hit.position} {hit.kernel} ({hit.pattern!r})" for hit in verdict.hits]
-    ran = count_words(len(hits), "forbidden kernel")
-    return f"{ran} ran: {', '.join(first_of(hits, _MOST_HITS, 'and {} more'))}"
+    ran = wording.count(len(hits), "forbidden kernel")
+    return f"{ran} ran: {', '.join(wording.first_of(hits, _MOST_HITS, 'and {} more'))}"
 
 
 def _mismatch_words(found: Mismatch) -> str:
@@ -175,7 +146,7 @@ def _mismatch_words(found: Mismatch) -> str:
     named = " or ".join(map(repr, found.wanted))
     if not found.position:
         return f"no kernel for {named}"
-    chain = chain_words(found.operators, found.kernel)
+    chain = wording.chain(found.operators, found.kernel)
     by = "" if found.operators and not chain else f" ({chain or 'no operator'})"
     if named:
         return f"kernel {found.position}: expected {named}, got {found.kernel}{by}"
@@ -193,7 +164,7 @@ def delta_words(found: ProfileComparison) -> str:
         is_other = found.kernels is not None and found.kernels.added_or_removed
         usual = f"other {found.counted}, same number" if is_other else "order or operators changed"
         if found.change == "same":
-            usual = f"{count_words(number, found.counted[:-1])}, as in the file"
+            usual = f"{wording.count(number, found.counted[:-1])}, as in the file"
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
@@ -201,7 +172,7 @@ def delta_words(found: ProfileComparison) -> str:
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
-        words.append(f"{paired_words(paired)}{margin}")
+        words.append(f"{wording.paired(paired)}{margin}")
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
@@ -218,7 +189,7 @@ def count_change(one: MetricDelta, counted: str = "kernels") -> str:
     Args:
         counted: what the metric ``kernels`` counts.
     """
-    old, new = pair_words(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
+    old, new = wording.pair(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
     return f"{counted if one.name == 'kernels' else one.name} {old} -> {new}"
 
 
@@ -226,7 +197,7 @@ def _more_words(one: MetricDelta, counted: str) -> str:
     words = count_change(one, counted)
     if one.spec.unit == "count":
         return words
-    interval = interval_words(one.interval) if one.spec.kind == "timed" else ""
+    interval = wording.interval(one.interval) if one.spec.kind == "timed" else ""
     return f"{words} ({', '.join(filter(None, [change_words(one), interval]))})"
 
 
@@ -240,7 +211,7 @@ def change_words(one: MetricDelta) -> str:
     """By how much a metric differs, for example ``+7.7 %`` or ``+1``."""
     if one.spec.unit == "count" or one.share is None:
         return f"{(one.current or 0.0) - (one.baseline or 0.0):+.0f}"
-    return percent_words(one.share)
+    return wording.percent(one.share)
 
 
 # Comparisons of callables.
@@ -257,8 +228,8 @@ def headline(comparison: Comparison, candidate: str = "") -> str:
     one = _candidate(comparison, candidate)
     paired = one.paired
     assert paired is not None, "it is no reference"
-    interval = interval_words(paired.speedup_interval, "times")
-    pairs = count_words(comparison.pairs, "pair")
+    interval = wording.interval(paired.speedup_interval, "times")
+    pairs = wording.count(comparison.pairs, "pair")
     spread = _sure(interval, pairs, comparison.pairs, paired.block)
     return _speedup(comparison, one, paired.speedup, spread)
 
@@ -268,10 +239,10 @@ def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
     words = verdict.why
     if verdict.measured is not None:
         one = _candidate(comparison, verdict.candidate)
-        doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
+        doubt = "; ".join(dict.fromkeys(map(wording.doubt, comparison.conditions)))
         words = _speedup(comparison, one, verdict.measured, _spread(verdict))
         words += _doubt_after(verdict, doubt)
-    return printable(f"{title(verdict)}: {words}")
+    return printable(f"{wording.title(verdict)}: {words}")
 
 
 def compared_metric(comparison: Comparison) -> str:
@@ -311,8 +282,8 @@ def _candidate(comparison: Comparison, name: str) -> ComparedCallable:
 def footing(profile: Profile) -> str:
     """What a reader should know of a profile's numbers: completeness, bound, disturbances."""
     parts = [integrity_words(profile)]
-    if would_wait := value_of(profile, "would_wait"):
-        times = count_words(int(would_wait), "time")
+    if would_wait := wording.value_of(profile, "would_wait"):
+        times = wording.count(int(would_wait), "time")
         parts.append(f"would wait on a GPU {times} (.item(), if tensor)")
     if profile.in_place:
         parts.append(f"changes {', '.join(profile.in_place)} in place")
@@ -320,7 +291,7 @@ def footing(profile: Profile) -> str:
         bound = "launch-bound" if profile.bound.verdict == "overhead" else "not launch-bound"
         parts.append(f"{bound} ({profile.bound.reason})")
     if profile.conditions.disturbed or profile.conditions.throttled_blocks:
-        parts.append(conditions_words(profile.conditions))
+        parts.append(wording.conditions(profile.conditions))
     return "; ".join(filter(None, parts))
 
 
@@ -339,7 +310,10 @@ def integrity_words(profile: Profile) -> str:
     rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
     whole = f"{matched}{rounds}"
     counted = "CPU operators counted, not GPU kernels" if profile.on_cpu else whole
-    recompiles, why = value_of(profile, "recompiles"), note_of(profile, "recompiles")
+    recompiles, why = (
+        wording.value_of(profile, "recompiles"),
+        wording.note_of(profile, "recompiles"),
+    )
     compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
     parts = {
         f"complete: {counted}": True,
@@ -388,7 +362,7 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
         for metric, value, allowed in values if exceeded else ():
             if metric in METRICS and value is not None and allowed is not None:
                 unit = METRICS[metric].unit
-                broken = Broken(metric, unit, value, allowed, title(one), rank)
+                broken = Broken(metric, unit, value, allowed, wording.title(one), rank)
                 found.setdefault(metric, broken)
     return found
 
@@ -402,12 +376,12 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
     """
     for one in verdicts:
         if one.outcome in ("failed", "incomplete", "undecided"):
-            words, what = str(one.outcome), title(one)
+            words, what = str(one.outcome), wording.title(one)
             if one.comparison is not None and not one.of_snapshot:
                 is_revision = one.comparison.source == "revision"
                 base = (is_revision and revision) or BASELINE_WORDS[one.comparison.source]
-                what = f"{WORSE if one.outcome == 'failed' else 'against '}{base}"
-            values = values_words(one) or _slower(one.comparison)
+                what = f"{wording.WORSE if one.outcome == 'failed' else 'against '}{base}"
+            values = wording.beside_limit(one) or _slower(one.comparison)
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
@@ -416,12 +390,12 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"
-            yield f"{what}: {words}{rank_words(one)}"
+            yield f"{what}: {words}{wording.on_ranks(one)}"
 
 
 def _slower(found: ProfileComparison | None) -> str:
     paired = found.paired if found is not None else None
-    return f"GPU time {percent_words(paired.ratio - 1)}" if paired and paired.pairs else ""
+    return f"GPU time {wording.percent(paired.ratio - 1)}" if paired and paired.pairs else ""
 
 
 # Why.
@@ -439,7 +413,7 @@ def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     if told == "incomplete":
         return (_incomplete(profile),)
     if told == "undecided":
-        doubt = doubt_words(profile.conditions)
+        doubt = wording.doubt(profile.conditions)
         undecided = (one for one in profile.verdicts if one.outcome == "undecided")
         return tuple(Cause(verdict_line(one, doubt)) for one in undecided)
     return _over(profile) if told == "failed" else ()
@@ -451,8 +425,8 @@ def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     elsewhere = tuple(map(Cause, profile.integrity.elsewhere))
     if told == "not judged":
         return elsewhere
-    limits = limits_of([profile])
-    left = dict.fromkeys(title(one) for one in limits if one.outcome == "not judged")
+    limits = wording.limits_of([profile])
+    left = dict.fromkeys(wording.title(one) for one in limits if one.outcome == "not judged")
     unjudged = (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
     return (*elsewhere, *unjudged)
 
@@ -471,17 +445,17 @@ def excess_words(profile: Profile, verdict: Verdict) -> str:
     """What exceeds a limit, if that is one thing, and its line: ``: + elementwise [copy],
     model.py:17``; of several `` at model.py:11, 12``; empty where that is not known."""
     causes = causes_of(profile, verdict.outcome)
-    worse = [one for one in causes if one.sign == "+" or one.text.startswith(SLOWER)]
+    worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
         first, more = worse[0], [f"{len(worse) - 1} more"] if len(worse) > 1 else []
-        words = f"{first.sign} {brief_words(first)}".lstrip()
-        return f": {', '.join([*filter(None, [words, cause_lines(first)]), *more])}"
+        words = f"{first.sign} {wording.brief(first)}".lstrip()
+        return f": {', '.join([*filter(None, [words, wording.cause_lines(first)]), *more])}"
     cause = verdict.cause or _cause_of(verdict, profile)
     if cause is None:
         return ""
-    lines, call = cause_lines(cause), line_words(verdict.place or profile.place)
+    lines, call = wording.cause_lines(cause), wording.line_of(verdict.place or profile.place)
     lines = "" if lines == call else lines
-    words = brief_words(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
+    words = wording.brief(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
     if words and ";" not in cause.text:
         return f": {', '.join(filter(None, [words, lines]))}"
     told = f": {words} and others, " if words and not cause.lines else " at "
@@ -504,7 +478,7 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     found = (causes_of_diff(one.kernels) for one in worse if one.kernels is not None)
     paired = (one.paired for one in worse if one.paired and one.paired.change == "worse")
     # Of several baselines, the first that names kernels.
-    changes = (*next(filter(None, found), ()), *(Cause(paired_words(one)) for one in paired))
+    changes = (*next(filter(None, found), ()), *(Cause(wording.paired(one)) for one in paired))
     limits = [one for one in over if one.of_limit]
     if changes:
         limits = [one for one in limits if one.metric not in _OF_KERNELS]
@@ -522,7 +496,7 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     changes += diff.of("slower")
     changes += () if diff.added_or_removed else diff.of("moved", "operator")
     return (
-        *(Cause(one.words, source_place(one.come[0].side.source)) for one in fusions),
+        *(Cause(one.words, wording.source_place(one.come[0].side.source)) for one in fusions),
         *map(_change_cause, changes),
     )
 
@@ -535,16 +509,16 @@ def _change_cause(change: KernelChange) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
     is_named = kernel.duration_us is None and change.kind != "renamed"  # as snapshots name them
     name = _HASH.sub("", kernel.short_name) if is_named else kernel.short_name
-    place, words = source_place(kernel.source), times_words(name, change.times)
+    place, words = wording.source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]
-        return Cause(f"{SLOWER}{words}, {changed_words('us', *us)}", place)
+        return Cause(f"{wording.SLOWER}{words}, {wording.changed('us', *us)}", place)
     if change.kind == "moved":
         was, at = (", ".join(map(str, one)) for one in (change.before, change.positions))
         moved = f" was kernel {was}, is kernel {at}" if was and at else ""
         return Cause(f"order changed: {words}{moved}", place)
     if before is None or now is None:
-        words = with_chain(words, chain_words(kernel.operators, kernel.name))
+        words = with_chain(words, wording.chain(kernel.operators, kernel.name))
         lines = tuple(f"{place.file}:{line}" for line in change.lines) if place else ()
         return Cause(words, place, "-" if now is None else "+", lines)
     if change.kind == "operator":
@@ -557,24 +531,28 @@ def _change_cause(change: KernelChange) -> Cause:
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     """What an exceeded limit is about, with its values: ``5 kernels, limit 3: gelu x5``."""
     cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
-    where = rank_words(verdict)
+    where = wording.on_ranks(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         lead = where.strip()
-        if verdict.metric in NOUNS and verdict.allowed is not None:
-            nouns = NOUNS[verdict.metric] if verdict.device == "cuda" else ("operator", "operators")
-            counted = count_words(int(verdict.measured or 0), *nouns)
+        if verdict.metric in wording.NOUNS and verdict.allowed is not None:
+            nouns = (
+                wording.NOUNS[verdict.metric]
+                if verdict.device == "cuda"
+                else ("operator", "operators")
+            )
+            counted = wording.count(int(verdict.measured or 0), *nouns)
             lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
-        said = not lead or cause.text.startswith(ONLY)
+        said = not lead or cause.text.startswith(wording.ONLY)
         return cause if said else replace(cause, text=f"{lead}: {cause.text}")
-    words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
-    return replace(cause, text=f"{title(verdict)}: {words}")
+    words = "; ".join(filter(None, [wording.beside_limit(verdict) + where, cause.text]))
+    return replace(cause, text=f"{wording.title(verdict)}: {words}")
 
 
 def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
     about = _ABOUT.get(verdict.metric.split("_")[0])
     if about is None or verdict.outcome != "failed" or not verdict.of_limit:
         return None
-    judged = judged_rank(profile, verdict)
+    judged = wording.judged_rank(profile, verdict)
     cause = _only_on(judged, profile, verdict) or about(verdict, judged)
     return replace(cause, text=cause.text[:_LONGEST])
 
@@ -588,7 +566,7 @@ def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
     """
     named, kinds = [], set[_Kind]()
     for one in profile.verdicts:
-        if one.outcome == "failed" and judged_rank(profile, one) is judged:
+        if one.outcome == "failed" and wording.judged_rank(profile, one) is judged:
             wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
             named += [(kernel.position, kernel.kernel) for kernel in wrong]
             kinds |= set(_extra_on(judged, profile, one))
@@ -601,7 +579,9 @@ def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
 
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
-    return replace(cause, text=f"{ONLY}{judged.rank}: + {cause.text}") if cause.text else None
+    return (
+        replace(cause, text=f"{wording.ONLY}{judged.rank}: + {cause.text}") if cause.text else None
+    )
 
 
 def _extra_on(judged: Profile, profile: Profile, verdict: Verdict) -> Counter[_Kind]:
@@ -619,12 +599,12 @@ def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
     mismatch, hits = verdict.mismatch, verdict.hits
     at = mismatch.position if mismatch else next((one.position for one in hits), 0)
     kernel = profile.kernels[at - 1] if 0 < at <= len(profile.kernels) else None
-    place = source_place(kernel.source) if kernel else None
+    place = wording.source_place(kernel.source) if kernel else None
     if mismatch or not hits:
         return Cause(_mismatch_words(mismatch) if mismatch else "", place)
     names = Counter(one.kernel for one in hits)
     ran = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
-    chain = chain_words(kernel.operators, kernel.name) if kernel and len(names) == 1 else ""
+    chain = wording.chain(kernel.operators, kernel.name) if kernel and len(names) == 1 else ""
     return Cause(with_chain(f"forbidden kernel ran: {ran}", chain), place)
 
 
@@ -633,7 +613,7 @@ _Kind = tuple[str, str, str]
 
 
 def _kind_of(kernel: Kernel) -> _Kind:
-    return kernel.short_name, chain_words(kernel.operators, kernel.name), kernel.source
+    return kernel.short_name, wording.chain(kernel.operators, kernel.name), kernel.source
 
 
 def _most_of(found: Sequence[_Kind]) -> Cause:
@@ -645,11 +625,11 @@ def _most_of(found: Sequence[_Kind]) -> Cause:
     kinds = sorted(lines.items(), key=lambda one: -len(one[1]))
     words, differ = [], len({line for *_, line in found}) > 1
     for (name, chain), several in kinds:
-        there = cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
+        there = wording.cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
         at = f" at {there}" if there and kinds[1:] and differ else ""
         words.append(with_chain(f"{times_words(name, len(several))}{at}", chain))
-    known = (source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
-    return Cause("; ".join(first_of(words, _MOST_KINDS)), next(filter(None, known), None))
+    known = (wording.source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
+    return Cause("; ".join(wording.first_of(words, _MOST_KINDS)), next(filter(None, known), None))
 
 
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
@@ -684,7 +664,7 @@ def _longest(verdict: Verdict, profile: Profile) -> Cause:
         return Cause(_spread(verdict))
     name, chain, line = kind
     words = f"{times_words(name, len(us))} takes {format_time(sum(us))}"
-    return Cause(with_chain(words, chain), source_place(line))
+    return Cause(with_chain(words, chain), wording.source_place(line))
 
 
 def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float]]:
@@ -699,21 +679,24 @@ def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float
 
 
 def _waits(verdict: Verdict, profile: Profile) -> Cause:
-    return _most_of([(one.call, chain_words(one.operators), one.source) for one in profile.waits])
+    return _most_of([(one.call, wording.chain(one.operators), one.source) for one in profile.waits])
 
 
 def _copies(verdict: Verdict, profile: Profile) -> Cause:
     way = verdict.qualifier
     copies = [one for one in profile.copies if not way or one.direction == way]
-    cause = _most_of([(one.name, chain_words(one.operators), one.source) for one in copies])
+    cause = _most_of([(one.name, wording.chain(one.operators), one.source) for one in copies])
     size = format_bytes(sum(one.bytes for one in copies))
     return Cause(f"{size}: {cause.text}", cause.place) if copies else cause
 
 
 def _call_time(verdict: Verdict, profile: Profile) -> Cause:
     """How much of a call the GPU works, and what a launch costs beside its kernel."""
-    busy, latency = value_of(profile, "gpu_busy") or gpu_us(profile), value_of(profile, "latency")
-    about = overhead_words(profile) or _spread(verdict)
+    busy, latency = (
+        wording.value_of(profile, "gpu_busy") or wording.gpu_us(profile),
+        wording.value_of(profile, "latency"),
+    )
+    about = wording.overhead(profile) or _spread(verdict)
     if not busy or not latency:
         return Cause(about)
     return Cause(f"the GPU works {format_time(busy)} of {format_time(latency)} ({about})")
@@ -730,6 +713,6 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "syncs": _waits,
     "memcpys": _copies,
     "memcpy": _copies,
-    "recompiles": lambda _, profile: Cause(note_of(profile, "recompiles")),
+    "recompiles": lambda _, profile: Cause(wording.note_of(profile, "recompiles")),
 }
 """By the first word of the metric; limits on kernel names have none."""

@@ -16,7 +16,7 @@ from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.gpu.usage_lock import PARTNER_OF, gpu_lock
 from pytest_kernelprof.records.environment import Conditions
-from pytest_kernelprof.summary.words import conditions_words
+from pytest_kernelprof.summary import wording
 
 NEIGHBOUR = """
 import sys, time, torch
@@ -106,7 +106,7 @@ def test_a_watched_block_knows_its_clock(device: Device) -> None:
     assert seen.blocks == 1
     assert seen.sm_clock_mhz_low is not None
     assert seen.why_unknown == ""
-    assert conditions_words(seen).startswith("SM clock ")
+    assert wording.conditions(seen).startswith("SM clock ")
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.001])

@@ -10,7 +10,7 @@ from corpus import FOLDER, NAMES, record, recorded
 from pytest_kernelprof.analysis.session_profile import with_lines
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.summary.words import place_words
+from pytest_kernelprof.summary import wording
 
 
 def test_a_profile_says_what_it_is() -> None:
@@ -46,7 +46,7 @@ def test_where_no_line_is_known_the_table_has_no_column_of_lines() -> None:
 
 def test_a_foreign_trace_knows_its_device_by_the_file() -> None:
     foreign = recorded("memory")
-    assert (foreign.device_kind, place_words(foreign.environment)) == ("cuda", "NVIDIA H200")
+    assert (foreign.device_kind, wording.machine(foreign.environment)) == ("cuda", "NVIDIA H200")
     assert foreign.recompiles is None
 
 
@@ -59,7 +59,7 @@ def test_a_saved_profile_reads_back_the_same(tmp_path: Path, suffix: str) -> Non
     assert after.kernels == before.kernels
     assert after.metrics == before.metrics
     assert after.environment == before.environment
-    assert place_words(after.environment) == "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
+    assert wording.machine(after.environment) == "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,6 +32,7 @@ from pytest_kernelprof.report.kernel_tables import (
 )
 from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
@@ -42,14 +43,6 @@ from pytest_kernelprof.summary.verdicts import (
     footing,
     guilty_kernels,
     verdict_line,
-)
-from pytest_kernelprof.summary.words import (
-    count_words,
-    doubt_words,
-    in_code,
-    parts_of,
-    shown_lines,
-    shown_rank,
 )
 from pytest_kernelprof.units import format_time, printable
 
@@ -112,10 +105,10 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (shown_lines, comparison_line, comparison_notes, comparison_table, cut)
-    for one in (*functions, doubt_words, format_time, parts_of, verdict_line):
+    functions = (wording.shown_lines, comparison_line, comparison_notes, comparison_table, cut)
+    for one in (*functions, wording.doubt, format_time, wording.parts_of, verdict_line):
         found.globals[one.__name__] = one
-    found.globals |= {"MARKS": MARKS, "in_code": in_code}
+    found.globals |= {"MARKS": MARKS, "in_code": wording.in_code}
     return found
 
 
@@ -298,7 +291,7 @@ class Detailer:
         Args:
             place: of the detail on the page.
         """
-        shown = shown_rank(profile)
+        shown = wording.shown_rank(profile)
         drawn = shown if shown.timeline else profile
         ranks = (f" of rank {one.rank}" for one in (shown, drawn))
         of, of_drawn = ranks if profile.other_ranks else ("", "")
@@ -355,7 +348,7 @@ class Detailer:
                 if found.paired is not None and found.paired.pairs:  # whose times say more
                     diff = structs.replace(diff, baseline_us=None, current_us=None)
                 facts = [diff_words(diff), *note_lines(found)]
-                left = f"{count_words(diff.left_out, 'more change')} not shown"
+                left = f"{wording.count(diff.left_out, 'more change')} not shown"
                 facts += [left] if diff.left_out else []
                 made = change_table(diff.changes, nouns_of(diff), _MOST_CHANGES)
                 baseline = self.baselines.get(found.source, "the baseline")
@@ -371,7 +364,7 @@ def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
 def _sum_of_kernels(profile: Profile) -> str:
     """How many there are, and what they take."""
     groups = kernel_groups(profile).values()
-    number = count_words(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
+    number = wording.count(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
     in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
     beside = ", by itself (pairs above are timed in turn)" if in_turn else ""
     return f"{number} in one round, {format_time(sum(us for _, us in groups))}{beside}"
@@ -382,9 +375,9 @@ def _measured(profile: Profile) -> list[str]:
     facts = [footing(profile)]
     if profile.rounds:
         one_shot = ", as it stood: not warmed up, once" if profile.one_shot else ""
-        facts.append(f"{count_words(profile.rounds, 'profiled round')}{one_shot}")
+        facts.append(f"{wording.count(profile.rounds, 'profiled round')}{one_shot}")
     if profile.variants:
-        kinds = count_words(len(profile.variants) + 1, "different sequence")
+        kinds = wording.count(len(profile.variants) + 1, "different sequence")
         facts.append(f"UNSTABLE: rounds launch {kinds} of kernels; shown is the longest")
     if not profile.kernels_kept:
         facts.append("its kernels were not kept: the test has very many profiles")

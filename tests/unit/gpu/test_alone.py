@@ -15,7 +15,7 @@ from pytest_kernelprof.gpu.conditions import OtherProcesses, Watch, alone, unwat
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree
 from pytest_kernelprof.records.environment import Conditions
-from pytest_kernelprof.summary.words import doubt_words
+from pytest_kernelprof.summary import wording
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_on_a_gpu_that_stays_busy_rounds_are_taken_and_say_who_held_it(
         assert watched.block(12)
     seen = watched.conditions()
     assert (seen.blocks, seen.contended, seen.disturbed) == (1, True, True)
-    assert doubt_words(seen) == "CONTENDED: not free: held by another test"
+    assert wording.doubt(seen) == "CONTENDED: not free: held by another test"
 
 
 def test_a_lock_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pytest_kernelprof.gpu.conditions import watch
 from pytest_kernelprof.gpu.inventory import why_no_gpu
 from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of
 from pytest_kernelprof.records.environment import Conditions, Neighbour
-from pytest_kernelprof.summary.words import conditions_words
+from pytest_kernelprof.summary import wording
 
 
 def watched(*, rounds: int = 12, seconds: float = 0.03) -> Conditions:
@@ -140,7 +140,7 @@ def test_a_refused_query_is_a_reason_and_keeps_the_rounds(driver: Driver) -> Non
         assert looking.block(12)
     seen = looking.conditions()
     assert seen.blocks == 1
-    words = conditions_words(seen)
+    words = wording.conditions(seen)
     assert words.startswith("clock and throttling unknown: NVML is not available: Insuff")
 
 
@@ -180,7 +180,7 @@ def test_of_the_cpu_nothing_is_claimed() -> None:
     with watch(CPU) as looking:
         assert looking.block(12)
     assert looking.conditions() == Conditions()
-    assert conditions_words(looking.conditions()) == ""
+    assert wording.conditions(looking.conditions()) == ""
 
 
 def test_an_error_inside_passes_through_and_nothing_waits(driver: Driver) -> None:

@@ -16,8 +16,8 @@ from pytest_kernelprof.records.document import ComparedCallable
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Metric, Verdict
 from pytest_kernelprof.stats.intervals import median_interval, paired_rounds
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import verdict_line
-from pytest_kernelprof.summary.words import doubt_words
 
 QUIET = Conditions(blocks=1)
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
@@ -123,7 +123,7 @@ def test_a_time_far_over_its_limit_fails_though_contended_and_says_why(
 ) -> None:
     far = judged(CONTENDED, limit, *spread(470.0), metric=metric)
     assert (far.outcome, far.reason, far.fastest) == ("failed", "beyond", 470.0)
-    assert verdict_line(far, doubt_words(CONTENDED)).endswith(
+    assert verdict_line(far, wording.doubt(CONTENDED)).endswith(
         "; EXCEEDED THOUGH CONTENDED: the fastest rounds give 470.0us, which is off by more "
         "than a factor of 2; "
         "other work does not explain that"
@@ -161,6 +161,6 @@ def test_a_comparison_fails_though_contended_and_says_why(
 
 def test_who_held_the_lock_is_told_beside_who_worked() -> None:
     seen = Conditions(blocks=1, contenders=(Neighbour(7, 60),), not_alone="held by pid 9 (it)")
-    assert doubt_words(seen) == (
+    assert wording.doubt(seen) == (
         "CONTENDED: other processes worked on this GPU (pid 7 up to 60 %); held by pid 9 (it)"
     )

@@ -17,8 +17,8 @@ from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileCom
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Kernel, Place
 from pytest_kernelprof.report.failure import failure_message, worse_message
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line
-from pytest_kernelprof.summary.words import paired_words
 
 MAIN = "main (abc1234)"
 PAIR = TimedPair(None, 1.08, 12, 233.1, 251.0)
@@ -79,7 +79,7 @@ def test_what_is_another_and_judged_is_one_line(found: ProfileComparison, words:
     ],
 )  # fmt: skip
 def test_times_in_turn_are_one_line(more: dict[str, Any], words: str) -> None:
-    assert paired_words(replace(SLOWER, **more)) == words
+    assert wording.paired(replace(SLOWER, **more)) == words
 
 
 def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kernels() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_kernelprof.records.environment import Conditions, Neighbour
-from pytest_kernelprof.summary.words import conditions_words, doubt_words
+from pytest_kernelprof.summary import wording
 
 ROUGH = Conditions(
     blocks=4,
@@ -21,7 +21,7 @@ ROUGH = Conditions(
 
 
 def test_words_say_clock_throttling_power_and_other_processes() -> None:
-    assert conditions_words(ROUGH) == (
+    assert wording.conditions(ROUGH) == (
         "SM clock 1410 to 1980 MHz of 1980; THROTTLED (power brake, thermal slowdown) in 2 of 4 "
         "blocks, 24 rounds discarded; at the power limit in 1 of 4 blocks; CONTENDED: other "
         "processes worked on this GPU (pid 17 up to 60 %, pid 99 up to 5 %)"
@@ -49,7 +49,7 @@ def test_words_say_clock_throttling_power_and_other_processes() -> None:
     ],
 )
 def test_words_say_only_what_there_is_to_say(conditions: Conditions, words: str) -> None:
-    assert conditions_words(conditions) == words
+    assert wording.conditions(conditions) == words
 
 
 THROTTLED = Conditions(blocks=3, discarded_rounds=36, throttle_reasons=("power brake", "heat"))
@@ -69,4 +69,4 @@ THROTTLED = Conditions(blocks=3, discarded_rounds=36, throttle_reasons=("power b
     ids=["quiet", "throttled rounds discarded", "throttled rounds kept", "contended"],
 )
 def test_a_doubt_is_what_keeps_times_from_being_judged(conditions: Conditions, words: str) -> None:
-    assert doubt_words(conditions) == words
+    assert wording.doubt(conditions) == words

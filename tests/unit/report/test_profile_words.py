@@ -8,8 +8,8 @@ from records import CPU, H200, MLP, counted, mlp, profile, timed
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Bound, HostShares, Place, Profile
 from pytest_kernelprof.report.failure import overhead_lines
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import footing, integrity_words
-from pytest_kernelprof.summary.words import line_words, place_words
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from pytest_kernelprof.summary.words import line_words, place_words
     ],
 )
 def test_a_place_is_device_and_versions(environment: Environment, words: str) -> None:
-    assert place_words(environment) == words
+    assert wording.machine(environment) == words
 
 
 def test_a_line_is_named_without_its_folders() -> None:
-    assert line_words(Place("tests/unit/test_mlp.py", 31)) == "test_mlp.py:31"
+    assert wording.line_of(Place("tests/unit/test_mlp.py", 31)) == "test_mlp.py:31"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.tables import Style
+from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
-from pytest_kernelprof.summary.words import place_words
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_completeness_is_told_in_words(trace: str, words: str) -> None:
     ids=["ours", "from elsewhere"],
 )
 def test_the_place_is_told_in_words(trace: str, words: str) -> None:
-    assert place_words(record(trace).environment) == words
+    assert wording.machine(record(trace).environment) == words
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.summary.words import chain_words
+from pytest_kernelprof.summary import wording
 
 ENGINE, GRAPH = "autograd::engine::evaluate_function: Mm", "## Call CompiledFxGraph f1 ##"
 
@@ -25,4 +25,4 @@ ENGINE, GRAPH = "autograd::engine::evaluate_function: Mm", "## Call CompiledFxGr
 def test_of_a_chain_the_innermost_and_the_outermost_caller_are_told(
     operators: tuple[str, ...], own: str, told: tuple[str, ...]
 ) -> None:
-    assert chain_words(operators, own) == " in ".join(told)
+    assert wording.chain(operators, own) == " in ".join(told)

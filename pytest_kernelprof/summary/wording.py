@@ -67,14 +67,14 @@ def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
     return list({(one.limit, one.qualifier): one for one in verdicts}.values())
 
 
-def place_words(environment: Environment) -> str:
+def machine(environment: Environment) -> str:
     """Device and versions, for example ``NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0``."""
     versions = environment.versions
     named = [f"{key} {versions[key]}" for key in ("torch", "triton") if key in versions]
     return ", ".join([environment.device, *named])
 
 
-def line_words(place: Place | None) -> str:
+def line_of(place: Place | None) -> str:
     """A line of a file, for example ``test_mlp.py:31``; empty where it is not known."""
     return f"{os.path.basename(place.file)}:{place.line}" if place is not None else ""
 
@@ -85,7 +85,7 @@ _MOST_LINES = 4
 def cause_lines(*causes: Cause) -> str:
     """The lines of causes: ``model.py:11, 12, 14``, or ``model.py:6 or 7`` of one kernel that is
     launched at one of them; empty where none is known."""
-    found = [line for one in causes for line in one.lines or [line_words(one.place)] if line]
+    found = [line for one in causes for line in one.lines or [line_of(one.place)] if line]
     files: dict[str, dict[str, None]] = {}
     for one in found[:_MOST_LINES]:
         file, _, line = os.path.basename(one).rpartition(":")
@@ -109,7 +109,7 @@ _AT = re.compile(r" at \S+:\d")
 _DETAIL = re.compile(rf", from | \(|{_AT.pattern}")
 
 
-def brief_words(cause: Cause) -> str:
+def brief(cause: Cause) -> str:
     """A cause without its operators and other details."""
     return _DETAIL.split(cause.text)[0]
 
@@ -128,7 +128,7 @@ in_code = re.compile(
 """The parts of a sentence: every second one is a limit or an option."""
 
 
-def lines_words(lines: Sequence[str]) -> str:
+def one_of_lines(lines: Sequence[str]) -> str:
     """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
     return f" (one of lines {', '.join(lines)})" if lines else ""
 
@@ -144,7 +144,7 @@ def source_place(source: str) -> Place | None:
     return Place(file, int(line)) if file and line.isascii() and line.isdigit() else None
 
 
-def chain_words(operators: tuple[str, ...], own: str = "") -> str:
+def chain(operators: tuple[str, ...], own: str = "") -> str:
     """The innermost and the outermost of a chain of operators, for example ``aten::mm in
     aten::linear``: the outermost is mostly the one that the user called. One where they are the
     same; empty without.
@@ -156,10 +156,10 @@ def chain_words(operators: tuple[str, ...], own: str = "") -> str:
     """
     callers = operators[1:] if own and operators[:1] == (own,) else operators
     called = [name for name in callers if not name.startswith(_NO_CALLERS)]
-    return ends_words(called[0], called[-1], " in ") if called else ""
+    return ends(called[0], called[-1], " in ") if called else ""
 
 
-def rank_words(verdict: Verdict) -> str:
+def on_ranks(verdict: Verdict) -> str:
     """The ranks on which a limit is not kept, the worst first: `` on ranks 3, 1``; empty where it
     is kept, where there is one rank, and where the reason names one."""
     ranks = verdict.ranks
@@ -183,9 +183,9 @@ def shown_rank(profile: Profile) -> Profile:
     return judged_rank(profile, failed[0]) if failed else profile
 
 
-def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
+def pair(unit: str, value: float, allowed: float) -> tuple[str, str]:
     """A value and what is allowed, in words that differ where they do."""
-    pair = value_words(unit, value), value_words(unit, allowed)
+    pair = amount(unit, value), amount(unit, allowed)
     if pair[0] == pair[1] and unit == "bytes" and value != allowed:
         return f"{value:.0f} B", f"{allowed:.0f} B"
     return pair[0], f"{allowed:g}us" if allowed and pair[1] == "0.0us" else pair[1]
@@ -194,21 +194,21 @@ def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
 _SIGNS = {"passed": " <= ", "undecided": ", limit "}
 
 
-def values_words(verdict: Verdict) -> str:
+def beside_limit(verdict: Verdict) -> str:
     """The value beside its limit: ``5 > 1``; empty where there are none."""
     if verdict.measured is None or verdict.allowed is None:
         return ""
     over = " < " if verdict.limit.startswith("min_") else " > "
-    pair = pair_words(verdict.unit, verdict.measured, verdict.allowed)
-    return _SIGNS.get(verdict.outcome, over).join(pair)
+    both = pair(verdict.unit, verdict.measured, verdict.allowed)
+    return _SIGNS.get(verdict.outcome, over).join(both)
 
 
-def changed_words(unit: str, baseline: float, current: float) -> str:
+def changed(unit: str, baseline: float, current: float) -> str:
     """A value of both sides: ``40.0us -> 43.3us``."""
-    return " -> ".join(pair_words(unit, baseline, current))
+    return " -> ".join(pair(unit, baseline, current))
 
 
-def interval_words(bounds: tuple[float | None, float | None] | None, unit: str = "us") -> str:
+def interval(bounds: tuple[float | None, float | None] | None, unit: str = "us") -> str:
     """``99 % CI 234.1..236.0us``, or of a ratio ``99 % CI 1.190..1.215``; empty without bounds."""
     low, high = bounds or (None, None)
     if low is None or high is None:
@@ -217,24 +217,24 @@ def interval_words(bounds: tuple[float | None, float | None] | None, unit: str =
     return f"99 % CI {scale.words(low)}..{scale.words(high)}{scale.name}"
 
 
-def ends_words(first: str, last: str, between: str = "..") -> str:
+def ends(first: str, last: str, between: str = "..") -> str:
     """``1..3``; one of them where they are equal."""
     return between.join(dict.fromkeys((first, last)))
 
 
-def paired_words(paired: Paired) -> str:
+def paired(paired: Paired) -> str:
     """``GPU time +8.4 % in 4 of 4 pairs timed in turn (40.0us -> 43.3us)``, with the latencies if
     they are known, and why nothing follows; empty where no times were taken and no reason is known.
     A profile of its own has another GPU time."""
     if not paired.pairs:
         return f"GPU time was not measured in turn: {paired.why}" if paired.why else ""
-    pairs = count_words(len(paired.pairs), "pair")
+    pairs = count(len(paired.pairs), "pair")
     pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
-    times = changed_words("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent_words(paired.ratio - 1)} in {pairs} timed in turn ({times})"
+    times = changed("us", paired.baseline_us, paired.current_us)
+    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} timed in turn ({times})"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
-        words += f"; latency {changed_words('us', *sides)}, not judged"
+        words += f"; latency {changed('us', *sides)}, not judged"
     doubt = why_unsure(paired)
     if paired.change == "undecided":
         doubt = f"undecided, {doubt}" if doubt else "undecided"
@@ -243,27 +243,27 @@ def paired_words(paired: Paired) -> str:
 
 def why_unsure(paired: Paired) -> str:
     """Why nothing follows of times that were taken in turn; empty if something does."""
-    return doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+    return doubt(paired.disturbed) if paired.disturbed is not None else paired.why
 
 
-def overhead_words(profile: Profile) -> str:
+def overhead(profile: Profile) -> str:
     """What a launch costs beside its kernel; empty where that is not known."""
     launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
     if not launches or each is None:
         return ""
     kernels_us = gpu_us(profile) + (value_of(profile, "comm_time") or 0.0)
     return (
-        f"{count_words(int(launches), 'launch', 'launches')} with {format_time(each)} of overhead "
+        f"{count(int(launches), 'launch', 'launches')} with {format_time(each)} of overhead "
         f"each, for kernels of {format_time(kernels_us / max(1, profile.kernel_count))}"
     )
 
 
-def percent_words(share: float) -> str:
+def percent(share: float) -> str:
     """``+3.9 %``."""
     return f"{share * 100:+.1f} %"
 
 
-def value_words(unit: str, value: float) -> str:
+def amount(unit: str, value: float) -> str:
     """A value: a time of microseconds, a size of bytes, a ratio, or a count."""
     if unit == "us":
         return format_time(value)
@@ -278,7 +278,7 @@ def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str
     return [*texts[:most], *([more.format(left)] if left > 0 else [])]
 
 
-def count_words(number: int, one: str, several: str = "") -> str:
+def count(number: int, one: str, several: str = "") -> str:
     """A number, with commas, and what it counts: ``1 test``, ``30,615 kernels``."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
@@ -310,7 +310,7 @@ def natural(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(zip(pieces[::2], [*numbers, -1], strict=True))
 
 
-def conditions_words(conditions: Conditions) -> str:
+def conditions(conditions: Conditions) -> str:
     """What the GPU was like while it was timed; empty where nothing was looked at."""
     if not conditions.blocks and not conditions.why_unknown:
         return ""
@@ -328,7 +328,7 @@ def conditions_words(conditions: Conditions) -> str:
     return "; ".join(words for words, holds in parts.items() if words and holds)
 
 
-def doubt_words(conditions: Conditions) -> str:
+def doubt(conditions: Conditions) -> str:
     """Why no timed verdict can stand on these rounds; empty where one can."""
     if conditions.contended:
         return _others(conditions)
