@@ -47,7 +47,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     """One limit of a profile and how it fared, for example ``max_kernels: 5 > 1``.
 
     Args:
-        doubt: what disturbed the GPU, if it was; see ``doubt_words``.
+        doubt: what disturbed the GPU, if it was; see ``wording.doubt``.
     """
     if verdict.outcome in ("incomplete", "not judged"):
         words = verdict.why
@@ -58,7 +58,8 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
             return words  # which say how it was compared, and why nothing follows
     else:
         words = _values(verdict) if verdict.metric else _names(verdict)
-    return f"{wording.title(verdict)}: {words}{wording.on_ranks(verdict)}{_doubt_after(verdict, doubt)}"
+    words += wording.on_ranks(verdict) + _doubt_after(verdict, doubt)
+    return f"{wording.title(verdict)}: {words}"
 
 
 def _doubt_after(verdict: Verdict, doubt: str) -> str:

@@ -105,10 +105,10 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (wording.shown_lines, comparison_line, comparison_notes, comparison_table, cut)
-    for one in (*functions, wording.doubt, format_time, wording.parts_of, verdict_line):
+    texts = (comparison_line, comparison_notes, comparison_table, verdict_line)
+    for one in (*texts, cut, format_time):
         found.globals[one.__name__] = one
-    found.globals |= {"MARKS": MARKS, "in_code": wording.in_code}
+    found.globals |= {"MARKS": MARKS, "wording": wording}
     return found
 
 
