@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.kernel_names.kernel_families import (
@@ -96,6 +96,12 @@ _MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half"
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
 _MANGLED_NUMBER = re.compile(r"(?<=L[a-z])\d{1,18}(?=E)|E\d{1,18}E")
 _DIGITS = 4
+_KEPT_DIGITS = re.compile(rf" (?!bf16$)[0-9a-f]{{{_DIGITS}}}$")
+
+
+def without_digits(name: str) -> str:
+    """A name from a file without the digits that tell it from others of its short name."""
+    return _KEPT_DIGITS.sub("", name)
 
 
 def tell_apart(names: Iterable[str]) -> dict[str, str]:
@@ -106,6 +112,11 @@ def tell_apart(names: Iterable[str]) -> dict[str, str]:
     number.
     """
     told = {name: short_name(name) for name in sorted(set(names))}
+    often = Counter(map(without_digits, told.values()))
+    told = {
+        name: short if often[bare := without_digits(short)] > 1 else bare
+        for name, short in told.items()
+    }
     for evidence in (_types_of, _numbers_of, _tokens_of):
         for alike in _alike(told):
             _add_difference(told, {name: evidence(take_apart(name)) for name in alike})

@@ -441,10 +441,8 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
         assert kernel is not None  # one side has it
         row = row_of(kernel, names[kernel.name])
         old_us, us = ((one.duration_us or 0.0) if one else None for one in (before, now))
-        sign, line = (
-            "" if before and now else "+" if now else "-",
-            row.line + wording.one_of_lines(lines),
-        )
+        sign = "" if before and now else "+" if now else "-"
+        line = wording.either_line(row.line, lines)
         rows.append(dataclasses.replace(row, line=line, sign=sign, us=us, before_us=old_us))
     rows.append(TableRow(f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us))
     old = time_column("old", [one.before_us for one in rows], unit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -154,8 +153,6 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines += filter(None, [head, *more])
         told = problem.remedy.words
         lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
-        if not problem.remedy.command and tests == 1:  # the line is of the code, not of the test
-            lines.append(f"run again: pytest {shlex.quote(first.test.id)}")
     warned = not failed and first.told != "to update"
     return Annotation(failed, warned, tests, places, title, tuple(lines))
 

@@ -405,7 +405,7 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
         replace(
             row := row_of(side, names[side.name]),
             name=row.name if at else times_words(row.name, first.times) + below,
-            line=row.line + wording.one_of_lines(change.lines if sign == "+" else ()),
+            line=wording.either_line(row.line, change.lines if sign == "+" else ()),
             sign=sign,
             us=None if row.us is None else change.us(side),
         )

@@ -147,7 +147,7 @@ def _plan(run: Run, worst: Entry) -> Remedy:
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
-        return Remedy("make the candidate faster, or lower the limit")
+        return Remedy("make the candidate faster, or lower the limit, then run again", command)
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
@@ -166,7 +166,7 @@ def _plan(run: Run, worst: Entry) -> Remedy:
             name = baseline.name.partition(" (")[0]
             command += f" {shlex.quote(f'--kernelprof-against={name}')}"
             return _compared_again(worst, fix, name, command)
-    return Remedy(cure)
+    return Remedy(f"{cure}, then run again", command)
 
 
 def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
@@ -275,8 +275,8 @@ _SPARE = 1.05
 
 
 def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = (), limits: str = "") -> str:
-    """Return what to do about broken limits: ``launch fewer kernels, or raise the limits:
-    max_kernels(5) and max_launches(5)``; empty where none is broken.
+    """Return what to do about broken limits: ``launch fewer kernels, or allow max_kernels(5)
+    and max_launches(5)``; empty where none is broken.
 
     Args:
         causes: why they are broken. limits: instead of what the verdicts say.
@@ -289,7 +289,7 @@ def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = (), limits
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
     if not (raised := list(_raised(over))):
         return what if over else ""
-    what += f", or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"
+    what += f", or allow {limits or _listed(raised)}"
     return "; then ".join(filter(None, [what, _accept_too(verdicts)]))
 
 

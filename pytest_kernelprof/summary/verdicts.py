@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.kernel_names.short_names import without_digits
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
@@ -502,14 +503,10 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     )
 
 
-_HASH = re.compile(r" [0-9a-f]{4}$")
-"""What tells the kernels of one short name apart in files of snapshots."""
-
-
 def _change_cause(change: KernelChange) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
     is_named = kernel.duration_us is None and change.kind != "renamed"  # as snapshots name them
-    name = _HASH.sub("", kernel.short_name) if is_named else kernel.short_name
+    name = without_digits(kernel.short_name) if is_named else kernel.short_name
     place, words = wording.source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]

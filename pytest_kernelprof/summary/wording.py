@@ -128,9 +128,10 @@ in_code = re.compile(
 """The parts of a sentence: every second one is a limit or an option."""
 
 
-def one_of_lines(lines: Sequence[str]) -> str:
-    """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
-    return f" (one of lines {', '.join(lines)})" if lines else ""
+def either_line(line: str, lines: Sequence[str]) -> str:
+    """``model.py:6 or 7`` for a change that may be at each of several lines; else its line."""
+    several = " or ".join(first_of(lines, _MOST_LINES, "..."))
+    return f"{line.rpartition(':')[0]}:{several}" if lines else line
 
 
 def signed(cause: Cause) -> str:

@@ -38,7 +38,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
             "  2 * aten::gelu  test_it.py:5",
             "  3 * aten::add   test_it.py:5",
             "  ",
-            "  to do: call fewer operators, or raise the limit: max_kernels(3)",
+            "  to do: call fewer operators, or allow max_kernels(3)",
             "  complete: CPU operators counted, not GPU kernels",
         ],
         consecutive=True,

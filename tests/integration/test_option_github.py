@@ -102,7 +102,7 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     assert (
         f"aten::add x100 at test_it.py:{line}; aten::mul x100 at test_it.py:{line + 2}" in command
     )
-    assert "%0Ato do: call fewer operators, or raise the limit: max_kernels(200)%0A" in command
+    assert "%0Ato do: call fewer operators, or allow max_kernels(200)%0A" in command
     assert command.endswith("%0Arun again: pytest test_it.py::test_many")
 
 

@@ -152,3 +152,9 @@ def test_a_name_of_a_megabyte_is_kept_and_compared_in_bounded_time(piece: str) -
 def test_thousands_that_differ_in_nothing_that_is_said_are_numbered_once_each() -> None:
     names = [f"void foo<int>(float, int{'*' * i})" for i in range(4000)]
     assert len(set(tell_apart(names).values())) == len(names)
+
+
+def test_digits_of_names_from_files_are_told_only_where_they_tell_apart() -> None:
+    one, other = "elementwise [mul] float 2ada", "elementwise [mul] float 3bda"
+    assert tell_apart([one, "copy bf16"]) == {one: one[:-5], "copy bf16": "copy bf16"}
+    assert tell_apart([one, other]) == {one: one, other: other}

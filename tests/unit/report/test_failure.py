@@ -30,8 +30,7 @@ def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     assert all("mlp.py:31" in line for line in lines[3:8])
     assert lines[8:] == [
         "  ",
-        "  to do: launch fewer kernels, or raise the limits: max_kernels(5) and",
-        "  max_launches(5)",
+        "  to do: launch fewer kernels, or allow max_kernels(5) and max_launches(5)",
     ]
 
 

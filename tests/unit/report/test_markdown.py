@@ -206,9 +206,10 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
 def test_what_to_do_comes_first_then_a_row_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     lines = markdown_of(Run((test,))).split("\n")
-    assert lines[2:9] == [
+    assert lines[2:12] == [
         "- ❌ `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**)<br>"
-        "launch fewer kernels, or raise the limit: `max_kernels(5)`",
+        "launch fewer kernels, or allow `max_kernels(5)`, then run again:",
+        *("  ```sh", "  pytest 'a/test_a.py::test_broken[a|1]'", "  ```"),
         "",
         "<details><summary>Test by test</summary>",
         "",
@@ -240,7 +241,7 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
-    (block,) = page.raw_texts("pre")
+    *_, block = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
 
 
@@ -279,7 +280,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
 def test_details_unfold_with_the_kernels() -> None:
     page = page_of(broken())
     assert page.texts("summary") == ["Test by test", "test_broken: max_kernels: 5 > 4"]
-    (block,) = page.raw_texts("pre")
+    *_, block = page.raw_texts("pre")
     assert len(block.splitlines()) == 6
     assert page.unclosed == []
 
@@ -289,7 +290,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
     assert page.tables[0][1][2].startswith("snapshot: kernels 4 -> 5 / + ")
-    (block,) = page.raw_texts("pre")
+    *_, block = page.raw_texts("pre")
     assert block.splitlines()[0] == "against the snapshot: + new, - gone"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
@@ -301,10 +302,10 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
 
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
-    (block,) = page_of(test).raw_texts("pre")
+    *_, block = page_of(test).raw_texts("pre")
     legend, new, *_ = block.splitlines()
     assert legend == "against the snapshot: + new, - gone, ~ changed"
-    assert new == f"+ {kept_name(MUL)}  mlp.py:42  aten::mul"
+    assert new == "+ vectorized_elementwise [mul]  mlp.py:42  aten::mul"
 
 
 def test_what_changed_against_a_revision() -> None:

@@ -87,7 +87,7 @@ def test_a_comparison_that_failed_has_its_numbers_in_all() -> None:
 
 def test_the_page_tells_the_last_try_of_a_test_that_was_tried_again() -> None:
     needs_a_look, _, others = page(RUN).partition("All other tests")
-    assert needs_a_look.count("test_over") == 2  # where, and the row of the last try
+    assert needs_a_look.count("test_over") == 3  # where, the command, the row of the last try
     assert others.partition("This run")[0].count("test_over") == 1  # the first try
 
 

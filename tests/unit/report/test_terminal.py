@@ -128,10 +128,11 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:15] == [
+    assert lines[:16] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "where ✗      mlp.py:31: max_kernels: 4 > 2 (test_step)",
-        "to do        launch fewer kernels, or raise the limit: max_kernels(4)",
+        "to do        launch fewer kernels, or allow max_kernels(4), then run again:",
+        "               pytest tests/test_training.py::test_step",
         "",
         "where !      tests/test_story.py: no number: 17 of 18 launches have their",
         "             kernel, after 3 tries (test_lost)",
@@ -145,7 +146,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "             if it stays undecided, raise the limit",
         "",
     ]
-    assert lines[15:28] == [
+    assert lines[16:29] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
@@ -434,7 +435,8 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
         "where ✗      tests/a.py: max_kernels: 5 > 4 (bad)",
-        "to do        launch fewer kernels, or raise the limit: max_kernels(5)",
+        "to do        launch fewer kernels, or allow max_kernels(5), then run again:",
+        "               pytest tests/a.py::bad",
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
