@@ -200,8 +200,8 @@ def _how_many(parameter: str, given: int) -> str:
 
 
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
-    """At most this many kernels a call; with match="...", a regular expression that is found in a
-    name or an operator, case ignored, only those."""
+    """At most this many kernels a call; match="copy" counts only those whose name or operator this
+    regular expression finds, case ignored."""
     if match is None:
         return Limit("max_kernels", "", "kernels", _whole(n))
     return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
@@ -281,7 +281,7 @@ def forbid_kernels(*patterns: Any) -> Limit:
 
 
 def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
-    """At least so many times as fast as another callable on the same arguments."""
+    """At least this many times as fast as another callable on the same arguments."""
     limit = _speedup(parse_times(times), _compared(metric), _callable("over", over))
     return limit._replace(check=checked(check))
 
@@ -289,7 +289,7 @@ def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any 
 def not_slower(
     *, than: Any = None, by: Any = "2%", metric: Any = None, check: Any = "close"
 ) -> Limit:
-    """At most so much slower than another callable on the same arguments."""
+    """At most this much slower than another callable on the same arguments; by="2%" if not said."""
     limit = _slack(by, _compared(metric), _callable("than", than))
     return limit._replace(check=checked(check))
 

@@ -19,7 +19,7 @@ from pytest_kernelprof.report.kernel_tables import (
 )
 from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words, intended_words
+from pytest_kernelprof.summary.advice import COMPARED, TO_DO, cure_words, fix_words, intended_words
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.verdicts import (
     broken_cells,
@@ -105,7 +105,8 @@ def comparison_message(comparison: Comparison) -> str:
     places = dict.fromkeys(filter(None, (one.place for one in told)))
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
-    return _message(verdicts, [*code, *callable_lines(comparison)])
+    todo = f"{TO_DO}{COMPARED}"
+    return _message(verdicts, [*code, *callable_lines(comparison), "", todo])
 
 
 def worse_message(message: str, profiles: Iterable[Profile], base: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.report.tables import Column, Style, Table
+from pytest_kernelprof.report.tables import Column, Style, Table, wrapped
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.comparisons import differs
 from pytest_kernelprof.summary.kernels import times_words
@@ -538,11 +538,11 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
     for test in sorted(tests, key=lambda test: test.id):
         ended = "" if test.outcome == "passed" else f" ({test.outcome})"
         for comparison in test.comparisons:
-            told = callable_lines(comparison, style.within(2))
-            told += [
-                f"{style.sign(one.outcome)[0]} {one.outcome}: {comparison_line(comparison, one)}"
-                for one in comparison.verdicts
-            ]
+            inside = style.within(2)
+            told = callable_lines(comparison, inside)
+            for one in comparison.verdicts:
+                sign = f"{style.sign(one.outcome)[0]} {one.outcome}: "
+                told += wrapped(f"{sign}{comparison_line(comparison, one)}", inside.width)
             lines += [wording.shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
 

@@ -17,7 +17,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import TestState
+    from pytest_kernelprof.records.comparison import ProfileComparison, TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Cause, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
@@ -31,6 +31,8 @@ _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 
 TO_DO = "to do: "
 """Before what to do, in a failure."""
+COMPARED = "make the candidate faster, or lower the limit"
+"""What to do where a callable is not as fast as asserted."""
 
 
 def update_command(tests: Iterable[str], device: str) -> str:
@@ -147,7 +149,7 @@ def _plan(run: Run, worst: Entry) -> Remedy:
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
-        return Remedy("make the candidate faster, or lower the limit, then run again", command)
+        return Remedy(f"{COMPARED}, then run again", command)
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
@@ -175,13 +177,21 @@ def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
     if worst.told != "undecided":
         intended = intended_words(worst.test.verdicts, name, _LIMITS)
         return Remedy(f"{fix}, then {again}", command, intended)
-    paired = worst.comparison.paired if worst.comparison is not None else None
-    most = max((one.ratio for one in paired.pairs), default=1.0) - 1 if paired else 0.0
+    most = _slowest([worst.comparison] if worst.comparison is not None else [])
     if most <= 0:
         return Remedy(again, command)
-    margin = math.ceil(most / _MARGINS) * _MARGINS
-    allow = f"if {wording.percent(most)} is allowed, add --kernelprof-margin={margin * 100:.0f}%"
+    allow = f"if {wording.percent(most)} is allowed, add --kernelprof-margin={_margin(most)}"
     return Remedy(f"{again} on a quiet GPU", command, allow)
+
+
+def _slowest(compared: Iterable[ProfileComparison]) -> float:
+    """By which share the slowest round was slower than the baseline's; 0 where none was timed."""
+    pairs = (pair for one in compared if one.paired is not None for pair in one.paired.pairs)
+    return max((pair.ratio for pair in pairs), default=1.0) - 1
+
+
+def _margin(share: float) -> str:
+    return f"{math.ceil(share / _MARGINS) * _MARGINS * 100:.0f}%"
 
 
 def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> str:
@@ -192,6 +202,10 @@ def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> 
     """
     raised = _listed(_raised(verdicts))
     allow = f"allow {limits or raised}, and " if raised else ""
+    failed = [one.comparison for one in verdicts if one.outcome == "failed" and one.comparison]
+    counts = any(one.worse or one.source != "revision" for one in failed)
+    if not counts and (most := _slowest(failed)) > 0:
+        return f"if intended, {allow}allow kernelprof(margin='{_margin(most)}') until {base} has it"
     until = f"add --kernelprof-warn-only (for all tests) until {base} has it"
     until = _accept_too(verdicts) or until
     return f"if intended, {allow}{until}"
@@ -228,7 +242,7 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
         for one in causes
         if one.text.startswith(wording.SLOWER)
     ]
-    named = "the slower kernels" if slower[1:] else "".join(slower).partition(",")[0]
+    named = _listed(one.partition(",")[0] for one in slower)
     return f"make {named} faster" if slower else "undo the change"
 
 

@@ -301,14 +301,12 @@ class Counts:
         tests: that the run has to account for.
         kinds: of each kind. A test is of several.
         told: how many are marked so, each test once, by its worst mark.
-        on_cpu: whether every profile is of the CPU's operators.
         unjudged: of how many no limit was judged, by the reason.
     """
 
     tests: int
     kinds: Counter[Kind]
     told: Counter[Told]
-    on_cpu: bool
     unjudged: Counter[str]
 
     @property

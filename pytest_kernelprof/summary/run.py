@@ -97,7 +97,8 @@ class Summary:
     def headline(self) -> tuple[str, str]:
         """The first line, and a sentence below it: the verdict with what was not judged, else what
         there is beside the verdict."""
-        keeps = self.open and self.told != "failed"
+        is_short = len(self.sentence) <= _LONGEST_TITLE
+        keeps = is_short or (self.open and self.told != "failed")
         title, _, beside = (self.sentence, "", "") if keeps else self.sentence.partition("; ")
         return title.removesuffix("."), f"{beside[:1].upper()}{beside[1:]}"
 
@@ -355,7 +356,7 @@ def _cause_key(entry: Entry) -> Any:
 
 # Counts, and the sentence that says them.
 
-_MOST_REASONS = 2
+_MOST_REASONS, _LONGEST_TITLE = 2, 64
 _OTHERWISE = "failed for another reason"
 _OPEN: tuple[Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[Told, ...] = ("passed", "expected failure")
@@ -372,7 +373,6 @@ def _counts_of(tests: Sequence[Test]) -> Counts:
         tests=len(worst),
         kinds=Counter(kind for _, kind in kinds),
         told=Counter(one for one in worst.values() if one is not None),
-        on_cpu={one.environment.kind for test in tests for one in test.profiles} == {"cpu"},
         unjudged=Counter(
             test.not_judged
             for test in tests
@@ -440,7 +440,11 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     how = f"of {wording.count(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
     crashed = _counted((failed, how, how), (errors, "error", "errors"))
     incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
-    if is_well:
+    open_alone = is_well and not kinds["passed"] and told["undecided"] and not only_crashed
+    if open_alone:
+        is_one, are_all = f"of {limited} is undecided", f"of {limited} are undecided"
+        happened = _counted((told["undecided"], is_one, are_all))
+    elif is_well:
         happened = crashed if only_crashed else [*incomplete, _well(counts)]
     every = f"{kinds['limited']} of {limited} "
     for words in (one.sentence for one in compared):
@@ -455,14 +459,13 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     beside = [] if only_crashed else crashed
     beside += [] if is_well and not only_crashed else incomplete
     beside += _counted(
-        (told["undecided"], "undecided", "undecided"),
+        (0 if open_alone else told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
         (kinds["retried"], "retried", "retried"),
     )
     beside += [open_words] if open_words else []
     words = "; ".join(", ".join(several) for several in (happened, beside) if several)
-    words += "; CPU operators counted, not GPU kernels" if counts.on_cpu else ""
     return f"{words[:1].upper()}{words[1:]}."
 
 
@@ -492,6 +495,8 @@ def _open_words(counts: Counts, limits: Sequence[str]) -> str:
     why = (
         f" ({', '.join(wording.first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
     )
+    if limits and all(one.endswith(why) for one in limits):  # which say it, too
+        why = ""
     tests = _counted((counts.told["not judged"], f"not judged{why}", f"not judged{why}"))
     return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
@@ -524,7 +529,7 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
     """``412 profiles, 3 retried, 2 cold``; counts of zero are left out."""
     integrities = [profile.integrity for profile in profiles]
     conditions = [profile.conditions for profile in profiles]
-    on_cpu = sum(profile.on_cpu for profile in profiles)  # all: the verdict's
+    on_cpu = sum(profile.on_cpu for profile in profiles)  # all: their place says it
     found = {
         "retried": sum(one.retakes > 0 for one in integrities),
         "incomplete": sum(not one.complete for one in integrities),
@@ -543,7 +548,10 @@ def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Devices with their versions, each once; those with a GPU first."""
     environments = (profile.environment for profile in profiles)
     found = {(one.kind == "cpu", wording.machine(one)) for one in environments if one.device}
-    return tuple(words for _, words in sorted(found))
+    return tuple(
+        f"{words}: operators counted, not GPU kernels" if on_cpu else words
+        for on_cpu, words in sorted(found)
+    )
 
 
 # What a report lists.

@@ -123,7 +123,7 @@ _OPERATORS = re.compile(r", from [^;]*")
 
 
 in_code = re.compile(
-    r"(--kernelprof-[\w-]+(?:=[\w.%-]+)?|\b(?:max|min|expect|forbid)_\w+\([^()]*\))"
+    r"(--kernelprof-[\w-]+(?:=[\w.%-]+)?|\b(?:(?:max|min|expect|forbid)_\w+|kernelprof)\([^()]*\))"
 ).split
 """The parts of a sentence: every second one is a limit or an option."""
 

@@ -17,6 +17,7 @@ from typing import Any
 Failed = dict[str, frozenset[str]]
 
 CHANGES = ("worse", "better", "changed", "undecided")
+_UNDECIDED = r"(\d+)(?: of \d+ tests? (?:is|are))? undecided"
 _NO_REASON = frozenset[str]()
 
 
@@ -145,7 +146,9 @@ def of_quiet(text: str) -> Facts:
     ours = [line for name, lines in _sections(text).items() if _is_ours(name) for line in lines]
     summary = re.findall(r"^(?:FAILED|ERROR) \S+?::(.*)$", text, re.M)
     changes = _changes("\n".join([*ours, *_snapshot_words(text)]))
-    undecided = re.search(r"^kernelprof: .*\b(\d+) undecided", text, re.M)
+    undecided = re.search(
+        r"^kernelprof: .*\b(\d+)(?: of \d+ tests? (?:is|are))? undecided", text, re.M
+    )
     changes["undecided"] = max(changes["undecided"], int(undecided[1]) if undecided else 0)
     return Facts(
         failed={_name(words): _NO_REASON for words in summary},
@@ -391,7 +394,7 @@ def _changes(text: str) -> dict[str, int]:
             found[word] += int(number)
     outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|outdated \(not failing)", words)
     found["changed"] += int(outdated[1]) if outdated else 0
-    open_ones = re.search(r"(\d+) undecided", words)
+    open_ones = re.search(_UNDECIDED, words)
     found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)
     worse = re.search(
         r"(\d+) of \d+ (?:compared )?\w+ (?:breaks? a limit and )?(?:is|are) worse", words

@@ -94,7 +94,7 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result.stdout.fnmatch_lines(
         [
             "*= kernel profiles against old.json (*) =*",
-            "2 of 3 profiles are worse than old.json (*); CPU operators counted, not GPU*",
+            "2 of 3 profiles are worse than old.json (*).",
             "*operators *test",
             "✗ *3 -> 4 *test_a",
             "    + aten::mul*test_it.py:*",

@@ -39,7 +39,7 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
     assert rows_of(result) == ["✗ 3 > 2 test_broken"]
     result.stdout.fnmatch_lines(
         [
-            "1 of 2 tests breaks a limit; CPU operators counted, not GPU kernels.",
+            "1 of 2 tests breaks a limit.",
             "  operators  test",
             "    3 operators, limit 2: aten::mm, from aten::matmul; aten::gelu; *test_it.py:5",
             "1 more test passes, 1 more test has no limit: -v lists all",

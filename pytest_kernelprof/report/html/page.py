@@ -366,7 +366,7 @@ def _sum_of_kernels(profile: Profile) -> str:
     groups = kernel_groups(profile).values()
     number = wording.count(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
     in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
-    beside = ", by itself (pairs above are timed in turn)" if in_turn else ""
+    beside = " (a run of its own: what is judged are the pairs)" if in_turn else ""
     return f"{number} in one round, {format_time(sum(us for _, us in groups))}{beside}"
 
 

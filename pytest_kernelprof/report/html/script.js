@@ -276,7 +276,7 @@
       drawn.add(details);
       const scene = found.timeline && sceneOf(found);
       const [timeline, plots] = [".timeline-of", ".plots-of"].map((place) => one(place, inside));
-      if (scene) timeline.append(timelineOf(scene, timeline.dataset.rank), treeOf(scene) ?? "");
+      if (scene) timeline.append(timelineOf(scene, timeline.dataset.rank), treeOf(scene, timeline.dataset.rank) ?? "");
       plots.append(...found.plots.filter(tells).map((plot) => plotOf(plot, plots.dataset.rank)));
       all("table.kernels", inside).forEach(addBars);
     }
@@ -863,7 +863,7 @@
   const MOST_LINES = 60;
 
   /** A table of it; null where events are left out, and where nothing is launched. */
-  function treeOf({ events, US, left }) {
+  function treeOf({ events, US, left }, of) {
     const operators = events.filter((event) => "oa".includes(event.kind));
     if (left || !operators.some((event) => event.kernels)) return null;
     const below = new Map(operators.map((event) => [event, []]));
@@ -915,7 +915,7 @@
     const table = make("table", { class: "tree" }, titled, make("tbody", {}, ...shown));
     const more = hidden > 0 ? [make("p", { class: "fact" }, `${hidden} more lines not shown`)] : [];
     const scroll = make("div", { class: "scroll" }, table);
-    return part("Operators", "host times slowed by profiling", scroll, ...more);
+    return part(`Operators${of}`, "host times slowed by profiling", scroll, ...more);
   }
 
   /* Rounds of a time as dots on a scale, with the interval and what is allowed. */

@@ -153,4 +153,4 @@ def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
     assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
     assert lines[1].endswith("undecided, the interval holds the limit")
     assert lines[2].endswith("callable")
-    assert len(lines) == 5
+    assert lines[5:] == ["  ", "  to do: make the candidate faster, or lower the limit"]

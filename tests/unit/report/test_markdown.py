@@ -230,7 +230,7 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    item = markdown_of(Run(tuple(tests))).split("\n")[4:8]
+    item = markdown_of(Run(tuple(tests))).split("\n")[2:6]
     assert item[0].endswith("<br>fix the error, then run again:")
     assert item[1::2] == ["  ```sh", "  ```"]
     assert item[2].startswith("  pytest a/test_a.py::test_aaa")

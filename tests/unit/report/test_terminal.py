@@ -486,10 +486,9 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
             for i in range(139)
         ),
     )
-    assert lines[:8] == [
+    assert lines[:7] == [
         "2 of 141 tests are within their limits; 139 not judged (no CUDA device),",
-        "max_syncs not judged in 1 test (not applicable on the CPU); CPU operators",
-        "counted, not GPU kernels.",
+        "max_syncs not judged in 1 test (not applicable on the CPU).",
         "",
         "  operators  test",
         "tests/a.py",

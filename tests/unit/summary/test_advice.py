@@ -9,7 +9,13 @@ import pytest
 
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
-from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison
+from pytest_kernelprof.records.comparison import (
+    KernelDiff,
+    MetricDelta,
+    Paired,
+    ProfileComparison,
+    TimedPair,
+)
 from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.summary.advice import cure_words, intended_words, update_command
 
@@ -110,3 +116,18 @@ def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_m
     )
     until = "--kernelprof-warn-only (for all tests) until main has it"
     assert intended_words([over], "main").endswith(until)
+
+
+def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() -> None:
+    pairs = (TimedPair(None, 1.084, 12, 40.0, 43.3), TimedPair(None, 1.09, 12, 40.0, 43.6))
+    slower = Paired("worse", ratio=1.084, pairs=pairs, agreeing=2)
+    more = MetricDelta(name="kernels", baselines=(3,), current=4, change="worse", judged=True)
+
+    def intended(*metrics: MetricDelta) -> str:
+        found = ProfileComparison(source="revision", change="worse", metrics=metrics, paired=slower)
+        return intended_words(
+            [Verdict(limit="against", outcome="failed", comparison=found)], "main"
+        )
+
+    assert intended() == "if intended, allow kernelprof(margin='10%') until main has it"
+    assert intended(more).startswith("if intended, add --kernelprof-warn-only ")

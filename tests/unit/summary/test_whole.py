@@ -183,6 +183,8 @@ def test_folded_rows_have_the_numbers_of_the_slowest() -> None:
     ("tests", "sentence"),
     [
         (["passed", "passed"], "2 of 2 tests are within their limits."),
+        (["undecided", "undecided"], "2 of 2 tests are undecided."),
+        (["undecided", "passed"], "1 of 2 tests is within its limits; 1 undecided."),
         (["passed", "expected failure"], "1 of 1 test is within its limits; 1 expected failure."),
         (
             ["failed", "passed", "incomplete", "undecided"],
@@ -197,9 +199,11 @@ def test_the_verdict_is_a_sentence_of_what_is_not_zero(tests: list[Any], sentenc
 
 def test_without_limits_the_verdict_says_so_and_on_the_cpu_what_is_counted() -> None:
     plain = Test("t.py::t", (profile(MLP, environment=CPU),))
-    assert summary_of(Run((plain,))).sentence == (
-        "No test has a limit, 1 test has a profile; CPU operators counted, not GPU kernels."
-    )
+    found = summary_of(Run((plain,)))
+    assert found.sentence == "No test has a limit, 1 test has a profile."
+    assert [one.partition(": ")[2] for one in found.places] == [
+        "operators counted, not GPU kernels"
+    ]
 
 
 def test_the_hottest_kernels_are_of_all_tests() -> None:
