@@ -12,7 +12,6 @@ import ctypes
 import functools
 import importlib
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ _LOOKED_UP_IN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Torch:
     """The functions that a session needs; those of CUDA are None in a build without it.
 
@@ -43,23 +41,34 @@ class Torch:
             has_context, is_capturing: of CUDA.
     """
 
-    module: Any
-    profiler: Any
-    record_function: Callable[[str], contextlib.AbstractContextManager[object]]
-    enable_profiler: Callable[[Any, set[Any]], None]
-    disable_profiler: Callable[[], Any]
-    run_on_profiler_stop: Callable[[], None]
-    toggle_collection: Callable[[bool, set[Any]], None]
-    runs_in_this_thread: Callable[[], bool]
-    is_initialized: Callable[[], bool]
-    default_stream: Callable[[], Any]
-    sleep: Callable[[int], None]
-    synchronize: Callable[[], None]
-    exchange_device: Callable[[int], int]
-    put_back_device: Callable[[int], int]
-    count: Callable[[], int]
-    has_context: Callable[[int], bool]
-    is_capturing: Callable[[], bool]
+    def __init__(self, torch: Any) -> None:
+        def of_cuda(name: str) -> Any:
+            return getattr(torch._C, name, None)
+
+        self.module: Any = torch
+        self.profiler: Any = torch.profiler._KinetoProfile
+        self.record_function: Callable[[str], contextlib.AbstractContextManager[object]] = (
+            torch.profiler.record_function
+        )
+        autograd = torch._C._autograd
+        self.enable_profiler: Callable[[Any, set[Any]], None] = autograd._enable_profiler
+        self.disable_profiler: Callable[[], Any] = autograd._disable_profiler
+        self.run_on_profiler_stop: Callable[[], None] = (
+            torch.autograd.profiler._run_on_profiler_stop
+        )
+        self.toggle_collection: Callable[[bool, set[Any]], None] = (
+            autograd._toggle_collection_dynamic
+        )
+        self.runs_in_this_thread: Callable[[], bool] = autograd._profiler_enabled
+        self.is_initialized: Callable[[], bool] = torch.cuda.is_initialized
+        self.default_stream: Callable[[], Any] = torch.cuda.default_stream
+        self.sleep: Callable[[int], None] = of_cuda("_cuda_sleep")
+        self.synchronize: Callable[[], None] = of_cuda("_cuda_synchronize")
+        self.exchange_device: Callable[[int], int] = of_cuda("_cuda_exchangeDevice")
+        self.put_back_device: Callable[[int], int] = of_cuda("_cuda_maybeExchangeDevice")
+        self.count: Callable[[], int] = of_cuda("_cuda_getDeviceCount")
+        self.has_context: Callable[[int], bool] = of_cuda("_cuda_hasPrimaryContext")
+        self.is_capturing: Callable[[], bool] = of_cuda("_cuda_isCurrentStreamCapturing")
 
     @property
     def any_profiler_runs(self) -> bool:
@@ -83,7 +92,7 @@ def bind_if_loaded() -> None:
 def bind(torch: ModuleType | None) -> Torch:
     """The functions as they are now, of the first call as long as the process lives."""
     if not _bound:
-        functions = _functions(torch)
+        functions = Torch(torch)
         _made.extend(_found(_LOOKED_UP_IN))
         _bound.append(functions)
     return _bound[0]
@@ -92,31 +101,6 @@ def bind(torch: ModuleType | None) -> Torch:
 def bound_already() -> Torch | None:
     """The functions, if any were needed so far."""
     return _bound[0] if _bound else None
-
-
-def _functions(torch: Any) -> Torch:
-    def of_cuda(name: str) -> Any:
-        return getattr(torch._C, name, None)
-
-    return Torch(
-        module=torch,
-        profiler=torch.profiler._KinetoProfile,
-        record_function=torch.profiler.record_function,
-        enable_profiler=torch._C._autograd._enable_profiler,
-        disable_profiler=torch._C._autograd._disable_profiler,
-        run_on_profiler_stop=torch.autograd.profiler._run_on_profiler_stop,
-        toggle_collection=torch._C._autograd._toggle_collection_dynamic,
-        runs_in_this_thread=torch._C._autograd._profiler_enabled,
-        is_initialized=torch.cuda.is_initialized,
-        default_stream=torch.cuda.default_stream,
-        sleep=of_cuda("_cuda_sleep"),
-        synchronize=of_cuda("_cuda_synchronize"),
-        exchange_device=of_cuda("_cuda_exchangeDevice"),
-        put_back_device=of_cuda("_cuda_maybeExchangeDevice"),
-        count=of_cuda("_cuda_getDeviceCount"),
-        has_context=of_cuda("_cuda_hasPrimaryContext"),
-        is_capturing=of_cuda("_cuda_isCurrentStreamCapturing"),
-    )
 
 
 def _found(modules: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str, Any]]:

@@ -5,7 +5,6 @@ The GPU is a double here; tests/gpu has the same with a real one.
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from unittest import mock
 
 import pytest
 import torch
-from cuda_double import GPU, CudaDouble
+from cuda_double import GPU, CudaDouble, other_functions
 from torch._subclasses import FakeTensorMode
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
@@ -148,7 +147,7 @@ def test_a_sentinel_that_cannot_be_launched_leaves_nothing_running(
         raise KeyboardInterrupt
 
     functions: Any = bindings._bound[0]
-    monkeypatch.setattr(bindings, "_bound", [dataclasses.replace(functions, sleep=broken)])
+    monkeypatch.setattr(bindings, "_bound", [other_functions(functions, sleep=broken)])
     with pytest.raises(KeyboardInterrupt):
         Session(GPU, stacks=False).__enter__()
 
@@ -391,7 +390,7 @@ def test_an_error_that_does_not_last_breaks_nothing(
 
     functions: Any = cuda.functions()
     stream = mock.Mock(query=query)
-    once = dataclasses.replace(functions, default_stream=lambda: stream)
+    once = other_functions(functions, default_stream=lambda: stream)
     monkeypatch.setattr(bindings, "_bound", [once])
     inventory.look_after("test_a.py::test_it")
     inventory.refuse_broken()
@@ -423,7 +422,7 @@ def test_torch_211_gets_something_to_end_where_a_thread_left_its_collection(
             return None
         return functions.disable_profiler()
 
-    stuck = dataclasses.replace(
+    stuck = other_functions(
         functions,
         profiler=Stuck,
         enable_profiler=lambda config, activities: ended.append("pushed"),

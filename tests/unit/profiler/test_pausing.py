@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from cuda_double import GPU, CudaDouble
+from cuda_double import GPU, CudaDouble, other_functions
 
 from pytest_kernelprof.gpu import bindings
 from pytest_kernelprof.gpu.inventory import current_device
@@ -26,7 +25,7 @@ Toggle = Callable[[bool, set[Any]], None]
 
 def toggled_by(monkeypatch: pytest.MonkeyPatch, toggle: Toggle) -> None:
     """Have collection switched by this."""
-    functions = replace(CudaDouble().functions(), toggle_collection=toggle)
+    functions = other_functions(CudaDouble().functions(), toggle_collection=toggle)
     monkeypatch.setattr(bindings, "_bound", [functions])
 
 
@@ -116,7 +115,7 @@ def test_a_thread_that_the_session_does_not_see_does_not_pause_it(
 def test_neither_the_cpu_nor_a_capture_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.profiler.profile():
         assert not Pauses(current_device("cpu"), NAMES).pause()
-        capturing = replace(bindings.bind(torch), is_capturing=lambda: True)
+        capturing = other_functions(bindings.bind(torch), is_capturing=lambda: True)
         monkeypatch.setattr(bindings, "_bound", [capturing])
         assert not Pauses(GPU, NAMES).pause()
 
