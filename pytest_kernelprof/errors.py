@@ -18,6 +18,11 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def said_by(error: BaseException) -> str:
+    """Return an error in one line: its type, and the first line of its message if it has one."""
+    return ": ".join(dict.fromkeys((type(error).__name__, first_line(error))))
+
+
 class KernelprofError(Exception):
     """Base of the errors that are not verdicts: something prevented a measurement.
 

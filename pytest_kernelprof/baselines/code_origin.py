@@ -14,15 +14,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.baselines.import_redirect import (
-    is_below,
-    loaded_from_the_user,
-    mapping_of,
-    pinned,
-    places_of,
-    redirect,
-    refusal,
-)
+from pytest_kernelprof.baselines import import_redirect
 from pytest_kernelprof.baselines.revision import changed
 
 if TYPE_CHECKING:
@@ -56,7 +48,7 @@ class RightCode:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._mapping = mapping_of(launch.root, launch.tree)
+        self._mapping = import_redirect.mapping_of(launch.root, launch.tree)
         self._copies = Copies(launch.tree)
         self._is_apart = bool(launch.python)
         self._is_own = launch.tree == launch.root  # a fresh process of today's code
@@ -69,14 +61,14 @@ class RightCode:
         given = self._launch.path
         whole = [*given, *sys.path] if self._is_apart else given
         if self._is_own:
-            redirect(whole, self._mapping)
+            import_redirect.redirect(whole, self._mapping)
             return ""
-        why = refusal(whole, sys.meta_path, self._mapping)
+        why = import_redirect.refusal(whole, sys.meta_path, self._mapping)
         if why:
             return why
         if self._is_apart:
-            sys.meta_path.insert(0, pinned(self._copies.packages(), self._mapping))
-        redirect(whole, self._mapping)
+            sys.meta_path.insert(0, import_redirect.pinned(self._copies.packages(), self._mapping))
+        import_redirect.redirect(whole, self._mapping)
         self.reads.watch()
         return ""
 
@@ -85,7 +77,7 @@ class RightCode:
         if self._is_own:
             return ""
         loaded = list(modules)
-        users = loaded_from_the_user(loaded, self._mapping)
+        users = import_redirect.loaded_from_the_user(loaded, self._mapping)
         if users:
             return (
                 f"the baseline loaded code from your own folder ({users[0]}), so it would not "
@@ -169,7 +161,7 @@ class Copies:
             if not isinstance(file, str) or not self._has(top):
                 continue
             in_tree = self._file_of(name)
-            if in_tree and not is_below(os.path.realpath(file), self._tree):
+            if in_tree and not import_redirect.is_below(os.path.realpath(file), self._tree):
                 yield name, file, in_tree
 
     def _has(self, top: str) -> bool:
@@ -281,8 +273,8 @@ class Origins:
         return files
 
     def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
-        places = [file] if isinstance(file, str) else places_of(module)
-        return any(is_below(os.path.realpath(one), self._tree) for one in places)
+        places = [file] if isinstance(file, str) else import_redirect.places_of(module)
+        return any(import_redirect.is_below(os.path.realpath(one), self._tree) for one in places)
 
 
 def _held(module: ModuleType) -> list[str]:

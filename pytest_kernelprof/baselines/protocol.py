@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pytest_kernelprof.errors import said_by
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Profile
@@ -300,8 +301,7 @@ def do_step(call: MoreRounds, asked: DoStep) -> Sampled:
         else:
             call.leave()
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        return Sampled(problem=": ".join([type(error).__name__, *lines[:1]]))
+        return Sampled(problem=said_by(error))
     return Sampled()
 
 

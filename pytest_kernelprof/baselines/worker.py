@@ -19,24 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.baselines import protocol
 from pytest_kernelprof.baselines.import_redirect import mapping_of
-from pytest_kernelprof.baselines.protocol import (
-    ANSWERS,
-    At,
-    Collect,
-    Collected,
-    Done,
-    DoStep,
-    FromWorker,
-    Go,
-    Launch,
-    Lost,
-    Refused,
-    RunTest,
-    TooLong,
-    ToWorker,
-    Wire,
-)
 from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, run, without
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
 from pytest_kernelprof.gpu.procfs import note_ours
@@ -241,13 +225,13 @@ class Process:
         launch: the first record to send. wire: to send it over.
     """
 
-    def __init__(self, launch: Launch, number: int, timeout_s: float) -> None:
+    def __init__(self, launch: protocol.Launch, number: int, timeout_s: float) -> None:
         scratch = os.path.join(launch.folder, "scratch", str(number))
         os.makedirs(scratch, exist_ok=True)
         own = (f"--basetemp={scratch}/temp", "-o", f"cache_dir={scratch}/cache")
         self.launch = replace(launch, arguments=(*launch.arguments, *own))
         self.timeout_s = timeout_s
-        self.wire, ends = Wire.to_a_child(FromWorker)
+        self.wire, ends = protocol.Wire.to_a_child(protocol.FromWorker)
         self._log = os.path.join(scratch, "log")
         mapping = mapping_of(launch.root, launch.tree)
         tell_children()  # it shares the GPU with this process
@@ -308,9 +292,9 @@ class Worker:
     def _forget(self) -> None:
         """Forget all that an earlier process said."""
         self._taken = 0
-        self.collected: Collected | None = None
+        self.collected: protocol.Collected | None = None
         self.cuda = False
-        self.at: At | None = None
+        self.at: protocol.At | None = None
         self._test = ""
         self._left_s = 0.0
 
@@ -346,52 +330,54 @@ class Worker:
         self.why = ""
         return self.ask(self._process.launch)
 
-    def ask(self, asked: ToWorker) -> Answer:
+    def ask(self, asked: protocol.ToWorker) -> Answer:
         """Ask it for something.
 
         Raises:
             WorkerError: it is gone or refuses. The answer raises that, too.
         """
-        if isinstance(asked, RunTest) and self._process is not None:
+        if isinstance(asked, protocol.RunTest) and self._process is not None:
             self._test, self._left_s = asked.id, self._process.timeout_s
-        if not isinstance(asked, DoStep):
+        if not isinstance(asked, protocol.DoStep):
             self.at = None
-        sent_s = _START_S if isinstance(asked, Launch) else _SENT_S
+        sent_s = _START_S if isinstance(asked, protocol.Launch) else _SENT_S
         self._do(asked, lambda process: process.wire.send(asked, sent_s))
         begun_s = now_s()
         return lambda: self._do(asked, lambda process: self._answer(process, asked, begun_s))
 
-    def _answer(self, process: Process, asked: ToWorker, begun_s: float) -> FromWorker:
+    def _answer(
+        self, process: Process, asked: protocol.ToWorker, begun_s: float
+    ) -> protocol.FromWorker:
         limit_s = process.timeout_s
-        if isinstance(asked, (Launch, Collect)):
+        if isinstance(asked, (protocol.Launch, protocol.Collect)):
             limit_s = max(_START_S, limit_s)
-        elif isinstance(asked, (RunTest, Go)):
+        elif isinstance(asked, (protocol.RunTest, protocol.Go)):
             limit_s = max(0.0, self._left_s)
-        answer: FromWorker = process.wire.receive(limit_s)
-        expected = ANSWERS[type(asked)]
-        if isinstance(answer, Refused):
+        answer: protocol.FromWorker = process.wire.receive(limit_s)
+        expected = protocol.ANSWERS[type(asked)]
+        if isinstance(answer, protocol.Refused):
             self.refuse(f"{answer.why}{process.last_words() if answer.printed else ''}")
             raise WorkerError(self.why)
         if not isinstance(answer, expected):
             names = " or ".join(kind.__name__ for kind in expected)
-            raise Lost(f"it sent {type(answer).__name__}, expected {names}")
-        if isinstance(asked, (RunTest, Go)):
+            raise protocol.Lost(f"it sent {type(answer).__name__}, expected {names}")
+        if isinstance(asked, (protocol.RunTest, protocol.Go)):
             self._left_s -= now_s() - begun_s
-        if isinstance(answer, At):
+        if isinstance(answer, protocol.At):
             self.cuda, self.at = answer.cuda, answer
-        elif isinstance(answer, Collected):
+        elif isinstance(answer, protocol.Collected):
             self.cuda = answer.cuda
-            self.collected = answer if isinstance(asked, Collect) else None
+            self.collected = answer if isinstance(asked, protocol.Collect) else None
             self._taken += 1
         return answer
 
-    def _do(self, asked: ToWorker, step: Callable[[Process], R]) -> R:
+    def _do(self, asked: protocol.ToWorker, step: Callable[[Process], R]) -> R:
         process = self._process
         if process is None:
             raise WorkerError(self.why or f"{self.name} has ended")
         try:
             return step(process)
-        except Lost as error:
+        except protocol.Lost as error:
             self._deaths += 1
             self.why = self._death(process, asked, error)
             self.end()
@@ -403,11 +389,11 @@ class Worker:
             self.end()
             raise
 
-    def _death(self, process: Process, asked: ToWorker, error: Lost) -> str:
-        does = "took rounds of" if isinstance(asked, DoStep) else "ran"
-        starts = isinstance(asked, (Launch, Collect))
+    def _death(self, process: Process, asked: protocol.ToWorker, error: protocol.Lost) -> str:
+        does = "took rounds of" if isinstance(asked, protocol.DoStep) else "ran"
+        starts = isinstance(asked, (protocol.Launch, protocol.Collect))
         doing = "it was starting" if starts else f"it {does} {self._test}"
-        if isinstance(error, TooLong):
+        if isinstance(error, protocol.TooLong):
             return f"{self.name} was ended: {doing} for more than {process.timeout_s:g} s"
         return f"{self.name} died while {doing} ({error}){process.last_words()}"
 
@@ -419,7 +405,7 @@ class Worker:
     def finish(self) -> None:
         """Have it end its fixtures, and end it."""
         with contextlib.suppress(WorkerError):
-            self.ask(RunTest())()
+            self.ask(protocol.RunTest())()
         self.leave()
 
     def leave(self) -> None:
@@ -475,9 +461,9 @@ class Reference(Worker):
         super().__init__(start, "the reference")
         self._cuda_is_up = cuda_is_up
         self._order = ContextOrder()
-        self._collect = Collect(())
+        self._collect = protocol.Collect(())
         self._is_up: Answer = lambda: None
-        self._done: Done | str = ""
+        self._done: protocol.Done | str = ""
         self.brings_up: StartStep = "run"
 
     @property
@@ -494,19 +480,19 @@ class Reference(Worker):
         self._order = ContextOrder()
         self._is_up = self.start()
 
-    def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> Collected:
+    def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> protocol.Collected:
         """Have it collect, and wait for that; empty if it cannot.
 
         Args:
             kept: as of ``Collect``.
         """
-        self._collect = Collect(tuple(files), tuple(kept))
+        self._collect = protocol.Collect(tuple(files), tuple(kept))
         for _ in range(_MOST_DEATHS):
             with contextlib.suppress(WorkerError):
                 self._get_ready()
-        return self.collected or Collected()
+        return self.collected or protocol.Collected()
 
-    def _get_ready(self) -> Collected:
+    def _get_ready(self) -> protocol.Collected:
         """Start it, if it has no process, and have it collect.
 
         Raises:
@@ -529,7 +515,7 @@ class Reference(Worker):
         with contextlib.suppress(WorkerError):  # which ``answer`` tells
             collected = self._get_ready()
             if test in collected.ids:
-                self._step(RunTest(test, following, holds))
+                self._step(protocol.RunTest(test, following, holds))
             else:
                 self._done = _why_missing(test, collected.errors)
 
@@ -537,18 +523,18 @@ class Reference(Worker):
         """Let it run on, if it holds."""
         if self.at is not None:
             with contextlib.suppress(WorkerError):
-                self._step(Go(holds))
+                self._step(protocol.Go(holds))
 
-    def answer(self) -> Done | str:
+    def answer(self) -> protocol.Done | str:
         """Let it run to the end of the test; how the test ended, or why it did not run."""
         self.go(holds=False)
         return self.why or self._done
 
-    def _step(self, asked: RunTest | Go) -> None:
+    def _step(self, asked: protocol.RunTest | protocol.Go) -> None:
         self._look()
         answer = self.ask(asked)()
         self._look()
-        if isinstance(answer, Done):
+        if isinstance(answer, protocol.Done):
             self._done = answer
 
     def _look(self) -> None:

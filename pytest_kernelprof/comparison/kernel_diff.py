@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -430,16 +431,7 @@ class Sides:
 
 def side_of(kernel: AnyKernel, us: float | None) -> KernelSide:
     """A kernel as a side of a diff, with the time of all its repeats."""
-    return KernelSide(
-        kernel.name,
-        kernel.operators,
-        kernel.source,
-        us,
-        kernel.grid,
-        kernel.block,
-        kernel.registers,
-        kernel.shared_memory,
-    )
+    return replace(msgspec.convert(kernel, KernelSide, from_attributes=True), duration_us=us)
 
 
 def _positions(rows: Sequence[int]) -> tuple[int, ...]:

@@ -24,21 +24,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_kernelprof.distributed.rendezvous import (
-    SETTLE_S,
-    THREADS,
-    Call,
-    LostRank,
-    Meeting,
-    Process,
-    first_missing,
-    left_keys,
-    name_of_test,
-    next_attempt,
-    note_key,
-    run_key,
-)
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError, first_line
+from pytest_kernelprof.distributed import rendezvous
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError, said_by
 from pytest_kernelprof.gpu.allocation import lock_all
 from pytest_kernelprof.gpu.inventory import gpu_uuid, load_torch
 from pytest_kernelprof.gpu.procfs import host_of_processes, started_at
@@ -165,7 +152,7 @@ def taking_part(group: object) -> tuple[int, ...]:
         only.ranks_of(group)  # a group that this rank is in makes sense, too
         return (0,)
     if ranks.is_of_threads:
-        raise IncompleteProfile(THREADS)
+        raise IncompleteProfile(rendezvous.THREADS)
     return ranks.ranks_of(group)
 
 
@@ -227,7 +214,9 @@ class Watchdog:
         limit_s: how long it may wait for the device, whose kernels may wait for another rank.
     """
 
-    def __init__(self, meeting: Meeting, break_off: Callable[[], None], limit_s: float) -> None:
+    def __init__(
+        self, meeting: rendezvous.Meeting, break_off: Callable[[], None], limit_s: float
+    ) -> None:
         self._meeting = meeting
         self._break_off = break_off
         self._limit_s = limit_s
@@ -254,10 +243,10 @@ class Watchdog:
     def _is_left(self) -> bool:
         """Whether another rank is lost, and this one does not return from its call."""
         since = self._meeting.inside_since
-        if since is None or now_s() - since < SETTLE_S or self._meeting.look() is None:
+        if since is None or now_s() - since < rendezvous.SETTLE_S or self._meeting.look() is None:
             return False
         # Work that waits for nobody comes to its end.
-        self._ended.wait(SETTLE_S)
+        self._ended.wait(rendezvous.SETTLE_S)
         return self._meeting.inside_since == since and not self._ended.is_set()
 
     def _waits_too_long(self) -> bool:
@@ -370,15 +359,15 @@ _LEFT_ALONE = re.compile(
 )
 
 _calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
-_met: dict[int, Process] = {}
+_met: dict[int, rendezvous.Process] = {}
 _met_in: list[weakref.ref[Any]] = []
 _left_run: list[int] = []
 
 
 def left_test(test: str, why: str) -> None:
     """Note that a test's call has ended here, so that no other rank waits in it."""
-    name = name_of_test(test)
-    next_attempt(test)
+    name = rendezvous.name_of_test(test)
+    rendezvous.next_attempt(test)
     leave(name, why)
 
 
@@ -387,7 +376,7 @@ def leave(name: str, why: str) -> None:
     with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
         ranks = world_of_several()
         if ranks is not None:
-            ranks.store.set(note_key(name, "left", ranks.rank), why)
+            ranks.store.set(rendezvous.note_key(name, "left", ranks.rank), why)
 
 
 def left_run() -> None:
@@ -395,7 +384,7 @@ def left_run() -> None:
     with contextlib.suppress(Exception):
         ranks = world_of_several()
         if ranks is not None:
-            ranks.store.set(run_key(ranks.rank), "has ended its run")
+            ranks.store.set(rendezvous.run_key(ranks.rank), "has ended its run")
             _left_run.append(ranks.rank)
 
 
@@ -416,14 +405,16 @@ def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
         world = world_of_several()
         if world is None:
             return ()
-        name, store, deadline = name_of_test(test), world.store, now_s() + limit_s
+        name, store, deadline = rendezvous.name_of_test(test), world.store, now_s() + limit_s
         others = [one for one in range(world.size) if one != world.rank]
-        waited_for = [one for one in others if first_missing(name, [one]) is None]
-        store.set(note_key(name, "none", world.rank), "")
+        waited_for = [one for one in others if rendezvous.first_missing(name, [one]) is None]
+        store.set(rendezvous.note_key(name, "none", world.rank), "")
         while now_s() < deadline:
             all_through = all(_makes_no_call(store, name, one) for one in waited_for)
-            if store.check([note_key(name, "group")]):
-                ranks = tuple(map(int, store.get(note_key(name, "group")).decode().split(",")))
+            if store.check([rendezvous.note_key(name, "group")]):
+                ranks = tuple(
+                    map(int, store.get(rendezvous.note_key(name, "group")).decode().split(","))
+                )
                 return () if world.rank in ranks else ranks
             if all_through:
                 break
@@ -432,7 +423,7 @@ def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
 
 
 def _makes_no_call(store: Any, test: str, rank: int) -> bool:
-    keys = [note_key(test, "none", rank), *left_keys(test, rank)]
+    keys = [rendezvous.note_key(test, "none", rank), *rendezvous.left_keys(test, rank)]
     return any(store.check([key]) for key in keys)
 
 
@@ -453,20 +444,22 @@ def agreeing(
     """
     ranks, all_ranks = taking_part(group), world_of_several()
     if all_ranks is not None and test and len(ranks) < all_ranks.size:
-        all_ranks.store.set(note_key(test, "group"), ",".join(map(str, ranks)))
+        all_ranks.store.set(rendezvous.note_key(test, "group"), ",".join(map(str, ranks)))
     if all_ranks is None or len(ranks) < 2:
         yield ALONE
         return
     if _left_run:
-        all_ranks.store.delete_key(run_key(_left_run.pop()))
+        all_ranks.store.delete_key(rendezvous.run_key(_left_run.pop()))
     _calls[test, ranks] += 1
-    together = _Together(all_ranks, Call(test, ranks, _calls[test, ranks], call), limit_s)
+    together = _Together(
+        all_ranks, rendezvous.Call(test, ranks, _calls[test, ranks], call), limit_s
+    )
     watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")), limit_s)
     with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
         try:
-            missing = first_missing(test, ranks)
+            missing = rendezvous.first_missing(test, ranks)
             if missing is not None:
-                lost = LostRank(missing, "does not run this test", absent=True)
+                lost = rendezvous.LostRank(missing, "does not run this test", absent=True)
                 raise together.meeting.error(together.meeting.lose(lost))
             yield together
         except BaseException as error:
@@ -478,14 +471,14 @@ def agreeing(
 class _Together(Agreement):
     """The agreement of several ranks."""
 
-    def __init__(self, world: World, call: Call, limit_s: float):
+    def __init__(self, world: World, call: rendezvous.Call, limit_s: float):
         self.rank = self._number = world.rank
         self._ranks = call.ranks
         if not _met_in or _met_in[0]() is not world.group:
             _met.clear()  # groups were made again, perhaps of other processes
             _met_in[:] = [weakref.ref(world.group)]
-        own = Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
-        self.meeting = Meeting(
+        own = rendezvous.Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
+        self.meeting = rendezvous.Meeting(
             world.store, call, world.rank, myself=own, lives=_lives, limit_s=limit_s, known=_met
         )
 
@@ -545,7 +538,7 @@ class _Together(Agreement):
         """Tell the others, unless they know of one that broke before."""
         with contextlib.suppress(IncompleteProfile):  # of a store that is gone nobody hears
             if self.meeting.lost is None:
-                self.meeting.lose(LostRank(self._number, _words_of(error)))
+                self.meeting.lose(rendezvous.LostRank(self._number, f"raised {said_by(error)}"))
 
     def explained(self, error: BaseException) -> IncompleteProfile | None:
         """Which rank is behind an error of a collective, which only says that it was left alone."""
@@ -559,11 +552,6 @@ class _Together(Agreement):
             return gone
 
 
-def _lives(process: Process) -> bool:
+def _lives(process: rendezvous.Process) -> bool:
     """Whether a process of this host lives; True where that cannot be told."""
     return not process.started or started_at(process.pid) == process.started
-
-
-def _words_of(error: BaseException) -> str:
-    kind, first = type(error).__name__, first_line(error)
-    return f"raised {kind}" if first == kind else f"raised {kind}: {first}"

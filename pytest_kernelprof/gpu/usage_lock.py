@@ -43,21 +43,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_kernelprof.errors import GpuBusy
+from pytest_kernelprof.gpu import file_lock, inventory
 from pytest_kernelprof.gpu.bindings import bound_already
-from pytest_kernelprof.gpu.file_lock import (
-    FOR_ALL_USERS,
-    ByteLocks,
-    can_lock_bytes,
-    open_file,
-    open_or_make,
-)
-from pytest_kernelprof.gpu.inventory import (
-    Device,
-    devices_in_use,
-    gpu_uuid,
-    is_capturing,
-    synchronize_in_use,
-)
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
@@ -112,7 +100,10 @@ def _write_note(
     name, since = _printable(who or command), unix_ns() / 1e9
     note = Note(Real.getpid(), name, _user(), since, pid_namespace(), token, owners)
     text = msgspec.json.encode(note)[:_LONGEST_NOTE].ljust(_LONGEST_NOTE)
-    with contextlib.suppress(OSError), Real.file(open_or_make(path, os.O_WRONLY), "w") as file:
+    with (
+        contextlib.suppress(OSError),
+        Real.file(file_lock.open_or_make(path, os.O_WRONLY), "w") as file,
+    ):
         file.seek(place * _LONGEST_NOTE)
         file.write(text)
 
@@ -120,7 +111,7 @@ def _write_note(
 def _read_note(path: Path, place: int) -> Note | None:
     """The note at a place; None where there is none that can be read."""
     try:
-        with Real.file(open_file(path, os.O_RDONLY)) as file:
+        with Real.file(file_lock.open_file(path, os.O_RDONLY)) as file:
             file.seek(place * _LONGEST_NOTE)
             note = _NOTE.decode(file.read(_LONGEST_NOTE))
         return note if note.words else None  # a time that no clock shows cannot be told
@@ -227,7 +218,7 @@ class GpuLock(OtherProcesses):
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.path, mode=FOR_ALL_USERS, thread_local=False)
+        lock = FileLock(self.path, mode=file_lock.FOR_ALL_USERS, thread_local=False)
 
         def attempt() -> bool:
             with contextlib.suppress(Timeout):
@@ -270,7 +261,7 @@ class SharedGpuLock(GpuLock):
     def __init__(self, folder: Path, uuid: str) -> None:
         super().__init__(folder, uuid)
         self._token, self._owners = _identity(Real.getpid())
-        self._bytes = ByteLocks(self.path)
+        self._bytes = file_lock.ByteLocks(self.path)
         self._place = -1
         self._waiting: list[int] = []
         self._noted = ""
@@ -575,7 +566,7 @@ def gpu_lock(
     """
     if device.kind != "cuda":
         return contextlib.nullcontext()
-    return lock_by_uuid(gpu_uuid(device.index), timeout_s, who, device.name)
+    return lock_by_uuid(inventory.gpu_uuid(device.index), timeout_s, who, device.name)
 
 
 @contextlib.contextmanager
@@ -601,7 +592,7 @@ def lock_of(uuid: str) -> GpuLock:
     Raises:
         GpuBusy: it cannot be made, with the remedy.
     """
-    return _lock(Real.getpid(), _folder(), uuid, can_lock_bytes())
+    return _lock(Real.getpid(), _folder(), uuid, file_lock.can_lock_bytes())
 
 
 @functools.cache
@@ -651,7 +642,7 @@ def begin(who: str, timeout_s: float) -> None:
         return
     try:
         with contextlib.suppress(RuntimeError):  # CUDA is broken: nothing runs on it
-            for index in devices_in_use():
+            for index in inventory.devices_in_use():
                 _share(_stretches[-1], index)
     except BaseException:  # a time limit of the test, Ctrl-C
         end()
@@ -709,9 +700,9 @@ def at_rest() -> Iterator[None]:
 
 def finish_work() -> None:
     """Wait for what this process has queued: it must not run beside what another one times."""
-    if _cuda_is_up() and not is_capturing():
+    if _cuda_is_up() and not inventory.is_capturing():
         with contextlib.suppress(RuntimeError):  # CUDA is broken, and runs nothing
-            synchronize_in_use()
+            inventory.synchronize_in_use()
 
 
 def _shared_locks() -> list[GpuLock]:
@@ -723,7 +714,7 @@ def _share(stretch: _Stretch, index: int) -> None:
     if index in stretch.locks:
         return
     with contextlib.suppress(GpuBusy, RuntimeError):  # no lock, no CUDA: its code runs all the same
-        lock = lock_of(gpu_uuid(index))
+        lock = lock_of(inventory.gpu_uuid(index))
         lock.join(stretch.timeout_s, stretch.who)
         stretch.locks[index] = lock
 

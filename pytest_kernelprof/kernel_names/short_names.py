@@ -13,20 +13,11 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.kernel_names.kernel_families import (
-    LONGEST,
-    cleaned,
-    family_words,
-    functor_words,
-    nvjet_type,
-    take_apart,
-)
+from pytest_kernelprof.kernel_names import kernel_families
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.kernel_names.kernel_families import Parts
 
 
 _LONGEST_UNKNOWN, _LONGEST = 64, 128
@@ -44,28 +35,28 @@ def short_name(name: str) -> str:
     the middle of long ones cut out. Takes time in proportion to the name; of a very long one the
     beginning is read.
     """
-    return _short_name(name[:LONGEST])
+    return _short_name(name[: kernel_families.LONGEST])
 
 
 @functools.lru_cache(2048)
 def _short_name(name: str) -> str:
     if _OPERATOR.fullmatch(name) or _SHORT.fullmatch(name):
         return _cut(name, _LONGEST)
-    parts = take_apart(name)
-    told = family_words(parts)
+    parts = kernel_families.take_apart(name)
+    told = kernel_families.family_words(parts)
     if told:
         return _cut(told, _LONGEST)
     return _cut(_words(parts) or printable(name).strip(), _LONGEST_UNKNOWN) or "(no name)"
 
 
-def _words(parts: Parts) -> str:
+def _words(parts: kernel_families.Parts) -> str:
     if not parts.path:
         return parts.text
     stem = parts.path[-1]
     for end in _ENDS:
         stem = stem.removesuffix(end) or stem
     of_aten = parts.path[0] == "at" or len(parts.path) == 1
-    what = functor_words(parts) if of_aten else ""
+    what = kernel_families.functor_words(parts) if of_aten else ""
     library = parts.path[0] if parts.path[0] in _LIBRARIES and len(parts.path) > 1 else ""
     return " ".join(filter(None, [library, stem, f"[{what}]" if what else ""]))
 
@@ -119,7 +110,9 @@ def tell_apart(names: Iterable[str]) -> dict[str, str]:
     }
     for evidence in (_types_of, _numbers_of, _tokens_of):
         for alike in _alike(told):
-            _add_difference(told, {name: evidence(take_apart(name)) for name in alike})
+            _add_difference(
+                told, {name: evidence(kernel_families.take_apart(name)) for name in alike}
+            )
     return _numbered(told)
 
 
@@ -143,7 +136,7 @@ def kept_name(name: str) -> str:
     It has the first data type of the full name and, of templates, four hexadecimal digits of what
     all demanglers say alike.
     """
-    parts, short = take_apart(name), short_name(name)
+    parts, short = kernel_families.take_apart(name), short_name(name)
     kind = next(iter(_types_of(parts)), "")
     said = kind if kind and kind not in re.split(r"[\s\[\]]", short) else ""
     if not parts.template:
@@ -160,12 +153,12 @@ _TRUTHS = re.compile(r"\b(?:true|false)\b")
 def demangled_alike(name: str) -> str:
     """A full name without its parameters, as one text however it was demangled: spaces, suffixes of
     numbers, return types, inline namespaces and the two names of ``std::array`` go."""
-    parts = take_apart(name)
+    parts = kernel_families.take_apart(name)
     if parts.mangled or not parts.path:
-        whole = cleaned(name)
+        whole = kernel_families.cleaned(name)
     else:
         whole = f"{'::'.join(parts.path)}<{parts.template}>"
-    beyond = _digest(name) if len(name) > LONGEST else ""
+    beyond = _digest(name) if len(name) > kernel_families.LONGEST else ""
     text = _SUFFIX.sub(r"\1", _INLINE.sub("", whole).replace("at::detail::Array", "std::array"))
     return re.sub(r"\s+", "", _TRUTHS.sub(lambda one: _TRUTH[one[0]], text)) + beyond
 
@@ -203,22 +196,22 @@ def _add_difference(told: dict[str, str], evidence: Mapping[str, Sequence[str]])
             return
 
 
-def _types_of(parts: Parts) -> list[str]:
+def _types_of(parts: kernel_families.Parts) -> list[str]:
     if parts.mangled:
         return [_MANGLED_TYPES[found] for found in _MANGLED_TYPE.findall(parts.template)]
-    if nvjet := nvjet_type(parts.text):
+    if nvjet := kernel_families.nvjet_type(parts.text):
         return [nvjet]
     names = [path[-1] for path in parts.inner]
     pairs = itertools.pairwise(("", *names))
     return [_TYPES[name] for before, name in pairs if name in _TYPES and (before, name) not in _ANY]
 
 
-def _numbers_of(parts: Parts) -> list[str]:
+def _numbers_of(parts: kernel_families.Parts) -> list[str]:
     number = _MANGLED_NUMBER if parts.mangled else _NUMBER
     return [f"<{found.strip('E')}>" for found in number.findall(parts.template)]
 
 
-def _tokens_of(parts: Parts) -> list[str]:
+def _tokens_of(parts: kernel_families.Parts) -> list[str]:
     """The parts of the kernel's own name, then the names in its template arguments."""
     own = parts.path[-1] if parts.path else parts.text
     return [*own.split("_"), *(path[-1] for path in parts.inner)]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.distributed.agreement import Agreement
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult, said_by
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone, no_times
 from pytest_kernelprof.gpu.usage_lock import sharing
@@ -33,12 +33,7 @@ from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.document import ComparedCallable, Comparison
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.profile import Profile, Verdict
-from pytest_kernelprof.stats.intervals import (
-    FEWEST_FOR_BLOCKS,
-    median_interval,
-    order_of_turns,
-    paired_rounds,
-)
+from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
     from pytest_kernelprof.gpu.inventory import Device
@@ -210,8 +205,7 @@ class Checks:
             if says is None or says:
                 return _Finding(f"results pass {name}", agrees=True)
         except Exception as error:
-            first = next(iter(str(error).strip().splitlines()), "")
-            return _Finding(wrong=f"{type(error).__name__}: {first}", error=error)
+            return _Finding(wrong=said_by(error), error=error)
         return _Finding(wrong=f"{name} says {says}")
 
 
@@ -385,7 +379,7 @@ class Contest:
         Raises:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
         """
-        order = order_of_turns(list(self.prepares), self.pairs, pairs)
+        order = intervals.order_of_turns(list(self.prepares), self.pairs, pairs)
         with self.agreeing() as agreement:
             of_ranks = agreement.gather("values", self._values(order, agreement))
         for name, *values in zip(order, *of_ranks, strict=True):
@@ -394,7 +388,7 @@ class Contest:
     def take_until_sure(self) -> None:
         """Take more rounds while neighbours are so alike that a ratio has no interval."""
         others = [name for name in self._series if name != self.reference]
-        while self.pairs >= FEWEST_FOR_BLOCKS:
+        while self.pairs >= intervals.FEWEST_FOR_BLOCKS:
             decided = all(self.paired(name).low is not None for name in others)
             more = policy.more_pairs(self.pairs, decided=decided, disturbed=self.disturbed)
             if not more:
@@ -416,7 +410,7 @@ class Contest:
             [max(value, least) for value in self._series[name]]
             for name in (candidate, self.reference)
         )
-        found = paired_rounds(current, baseline)
+        found = intervals.paired_rounds(current, baseline)
         if found is None:
             raise MarkerError(
                 f"{candidate} cannot be compared with {self.reference}: a round took no "
@@ -439,7 +433,7 @@ class Contest:
 
     def _compared_callable(self, name: str) -> ComparedCallable:
         values, profile = self._series[name], self.profiles[name]
-        interval = median_interval(values)
+        interval = intervals.median_interval(values)
         counts = {int(count) for count in profile.metrics["kernels"].rounds} | self._kernels[name]
         return ComparedCallable(
             name=name,

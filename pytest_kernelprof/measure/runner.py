@@ -25,16 +25,8 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import Watch, alone, unwatched
 from pytest_kernelprof.gpu.usage_lock import sharing
+from pytest_kernelprof.measure import arguments as calls
 from pytest_kernelprof.measure import policy, sessions
-from pytest_kernelprof.measure.arguments import (
-    NO_ARGUMENTS,
-    Arguments,
-    Prepare,
-    first_call,
-    preparer,
-    watch_in_place,
-    with_progress,
-)
 from pytest_kernelprof.measure.policy import Plan, Progress, Shown, Step
 from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
@@ -84,7 +76,7 @@ class Measurement:
 def measure(
     call: Callable[..., Any],
     plan: Plan,
-    arguments: Arguments = NO_ARGUMENTS,
+    arguments: calls.Arguments = calls.NO_ARGUMENTS,
     *,
     label: str = "",
     judge: JudgeProfile | None = None,
@@ -118,7 +110,7 @@ def measure(
         while isinstance(step := run.next_step(), policy.WarmUp):
             run.execute(step)
         # What the first call alone changes is the same in all rounds.
-        watched = watch_in_place([call], arguments)
+        watched = calls.watch_in_place([call], arguments)
         with (
             alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
             if plan.timed
@@ -203,7 +195,7 @@ class Run:
     device: Device
     plan: Plan
     call: Callable[..., Any]
-    arguments: Arguments
+    arguments: calls.Arguments
     label: str
     judge: JudgeProfile | None = None
     progress: Progress = policy.no_progress
@@ -218,7 +210,7 @@ class Run:
     _timings: dict[int, HostTimings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._prepare = preparer(self.call, self.arguments)
+        self._prepare = calls.preparer(self.call, self.arguments)
         self._began = self._session_ended = compilations()
 
     def next_step(self) -> Step | None:
@@ -299,7 +291,7 @@ class Run:
     def _warm_up(self, step: policy.WarmUp) -> Shown:
         before = at_work()
         if step.done == 0:
-            self.result = first_call(self._prepare)
+            self.result = calls.first_call(self._prepare)
         else:
             self.progress("warming up", step.done, step.of)
             self._prepare()()
@@ -388,10 +380,10 @@ class Run:
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
-    def _with_progress(self, what: str, rounds: int, reason: str = "") -> Prepare:
+    def _with_progress(self, what: str, rounds: int, reason: str = "") -> calls.Prepare:
         """Return ``prepare``, which runs before each round and is not timed, with progress."""
         report = self.progress
-        return with_progress(
+        return calls.with_progress(
             itertools.repeat(self._prepare),
             lambda done: report(what, min(done, rounds), rounds, reason),
         )
@@ -412,7 +404,7 @@ def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
 
 
 def _lines_on_all_ranks(
-    profile: Profile, device: Device, prepare: Prepare, agreement: Agreement
+    profile: Profile, device: Device, prepare: calls.Prepare, agreement: Agreement
 ) -> Profile:
     """Add source lines to the profiles of all ranks, which all run the call once more."""
     own = lines_of_another_run(profile, device, prepare)
@@ -422,7 +414,7 @@ def _lines_on_all_ranks(
     return replace(own, other_ranks=tuple(one for one in ranks if one.rank != own.rank))
 
 
-def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> Profile:
+def lines_of_another_run(profile: Profile, device: Device, prepare: calls.Prepare) -> Profile:
     """Profile the call once more with its source lines annotated, and add them to the profile.
 
     If that run launched other kernels than the profile, their lines would be guesses and stay

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nvml_double import CPU, GPU
 
-from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.gpu.usage_lock import SharedGpuLock, lock_of
 
 
@@ -44,10 +44,10 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
     monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     monkeypatch.setattr(usage_lock, "_stretches", [])
     monkeypatch.setattr(usage_lock, "bound_already", lambda: made)
-    monkeypatch.setattr(usage_lock, "devices_in_use", lambda: made.in_use)
-    monkeypatch.setattr(usage_lock, "is_capturing", lambda: made.capturing)
-    monkeypatch.setattr(usage_lock, "synchronize_in_use", made.synchronize)
-    monkeypatch.setattr(usage_lock, "gpu_uuid", made.uuid)
+    monkeypatch.setattr(inventory, "devices_in_use", lambda: made.in_use)
+    monkeypatch.setattr(inventory, "is_capturing", lambda: made.capturing)
+    monkeypatch.setattr(inventory, "synchronize_in_use", made.synchronize)
+    monkeypatch.setattr(inventory, "gpu_uuid", made.uuid)
     return made
 
 

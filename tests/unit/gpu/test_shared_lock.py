@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.errors import GpuBusy
-from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu import file_lock, usage_lock
 from pytest_kernelprof.gpu.file_lock import can_lock_bytes
 from pytest_kernelprof.gpu.usage_lock import GpuLock, lock_of
 
@@ -674,7 +674,7 @@ def test_numbers_of_another_container_are_no_processes_of_ours(
 def test_without_locks_that_can_be_shared_it_is_held_alone_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, process: Start
 ) -> None:
-    monkeypatch.setattr(usage_lock, "can_lock_bytes", lambda: False)
+    monkeypatch.setattr(file_lock, "can_lock_bytes", lambda: False)
     hold = lock_of(UUID)
     assert type(hold) is GpuLock
     other = process()

@@ -126,7 +126,6 @@ class Ranks:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to settle for a second."""
     monkeypatch.setattr(rendezvous, "SETTLE_S", 0.05)
-    monkeypatch.setattr("pytest_kernelprof.distributed.agreement.SETTLE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [2, 4])
