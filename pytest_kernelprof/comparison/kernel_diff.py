@@ -66,20 +66,15 @@ def diff_profiles(
         noticed: from which fraction, and how many microseconds, on a kernel is slower or faster;
             None where times are no comparison.
     """
-    keys = Keys()
-    before, old_steps = keys.of(baseline.kernels).one_step()
-    after, new_steps = keys.of(current.kernels).one_step()
-    ordered = not (baseline.variants or current.variants)
+    sides, ordered, (old_steps, new_steps) = _sides_of(baseline, current)
     old_more, new_more = _beyond(baseline, old_steps), _beyond(current, new_steps)
     kinds = {baseline.environment.kind, current.environment.kind}
     return replace(
-        _diff(
-            Sides.of(before, after, keys), ordered, (*_other_groups(old_more, new_more),), noticed
-        ),
-        baseline_kernels=len(before.keys) + sum(one.count for one in old_more.values()),
-        current_kernels=len(after.keys) + sum(one.count for one in new_more.values()),
-        baseline_us=_duration(before, old_more) if noticed else None,
-        current_us=_duration(after, new_more) if noticed else None,
+        _diff(sides, ordered, (*_other_groups(old_more, new_more),), noticed),
+        baseline_kernels=len(sides.old.keys) + sum(one.count for one in old_more.values()),
+        current_kernels=len(sides.new.keys) + sum(one.count for one in new_more.values()),
+        baseline_us=_duration(sides.old, old_more) if noticed else None,
+        current_us=_duration(sides.new, new_more) if noticed else None,
         baseline_steps=old_steps,
         current_steps=new_steps,
         what="operators" if kinds == {"cpu"} else "kernels",
@@ -92,7 +87,7 @@ def diff_sides(
     """The same of two lists of kernels whose names are comparable as they are; those that have
     moved are told, too."""
     keys = Keys(comparable=str)
-    sides = Sides.of(keys.of(baseline), keys.of(current), keys)
+    sides = Sides(keys.of(baseline), keys.of(current), keys)
     found = _diff(sides, ordered)
     moved = sides.elsewhere("moved", sides.moved() if ordered else [])
     changes = (*found.changes, *moved)
@@ -104,18 +99,24 @@ def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:
     """The kernels of both in launch order, by the rules of ``diff_profiles``: each beside the one
     that it is the same as; what is gone before what came. One that was moved stands where it is
     now."""
-    keys = Keys()
-    before, _ = keys.of(baseline.kernels).one_step()
-    after, _ = keys.of(current.kernels).one_step()
-    sides = Sides.of(before, after, keys)
-    sides.changes(ordered=not (baseline.variants or current.variants))
+    sides, ordered, _ = _sides_of(baseline, current)
+    sides.changes(ordered=ordered)
     partners = dict(zip(sides.same_new, sides.same_old, strict=True))
     return tuple(_merged(sides, partners))
 
 
+def _sides_of(baseline: Profile, current: Profile) -> tuple[Sides, bool, tuple[int, int]]:
+    """Return the kernels of both, whether they have one order, and how many steps each has."""
+    keys = Keys()
+    old, old_steps = keys.of(baseline.kernels).one_step()
+    new, new_steps = keys.of(current.kernels).one_step()
+    ordered = not (baseline.variants or current.variants)
+    return Sides(old, new, keys), ordered, (old_steps, new_steps)
+
+
 def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Pair]:
     """Args: partners: of rows of the new the row of the old that is the same."""
-    old, new, lines = sides.old, sides.new, sides.lines
+    old, new, lines = sides.old.kernels, sides.new.kernels, sides.lines
     there = set(partners.values())
     at = 0
     for row, kernel in enumerate(new):
@@ -144,11 +145,11 @@ def _diff(
     first, number = sides.changes(ordered=ordered)
     changes = [*first, *more]
     if noticed is not None:
-        changes += _retimed(*sides.numbered, sides.same_old, sides.same_new, noticed)
+        changes += _retimed(sides.old, sides.new, sides.same_old, sides.same_new, noticed)
     changes += sides.elsewhere("operator", sides.other_operator)
     return KernelDiff(
-        baseline_kernels=len(sides.old),
-        current_kernels=len(sides.new),
+        baseline_kernels=len(sides.old.kernels),
+        current_kernels=len(sides.new.kernels),
         changes=tuple(changes[:MOST_CHANGES]),
         left_out=max(0, number - len(first) + len(changes) - MOST_CHANGES),
         ordered=ordered,
@@ -185,29 +186,21 @@ class Sides:
     """Two sequences of kernels while they are compared.
 
     Attributes:
-        numbered: both. old, new: the kernels. old_keys, new_keys: their numbers.
+        old, new: the kernels. keys: what has numbered them.
         same_old, same_new: rows of kernels that both have, one beside the other.
         lines: of a kernel that may be another of its equals, the lines of all of them: by its row
             in the new ones, by ``~row`` in the old ones.
         other_operator: rows of kernels that both have, and that another operator launches.
     """
 
-    numbered: tuple[Numbered, Numbered]
-    old: Sequence[AnyKernel]
-    new: Sequence[AnyKernel]
+    old: Numbered
+    new: Numbered
     keys: Keys
-    old_keys: list[int]
-    new_keys: list[int]
     same_old: Rows = field(default_factory=list)
     same_new: Rows = field(default_factory=list)
     lines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     other_operator: list[tuple[int, int]] = field(default_factory=list)
     _pairing: Pairing = field(default_factory=Pairing)
-
-    @classmethod
-    def of(cls, old: Numbered, new: Numbered, keys: Keys) -> Sides:
-        """Of kernels that these keys have numbered."""
-        return cls((old, new), old.kernels, new.kernels, keys, old.keys.tolist(), new.keys.tolist())
 
     def changes(self, *, ordered: bool) -> tuple[list[KernelChange], int]:
         """The first changes, those of repeated layers once; and how many there are.
@@ -215,12 +208,12 @@ class Sides:
         Args:
             ordered: whether the order of kernels says anything. If not, they are sets that count.
         """
-        gaps = self._aligned() if ordered else [self._sorted()]
+        gaps = self._aligned() if ordered else [(_by_key(self.old), _by_key(self.new))]
         alike: dict[Signature, list[Gap]] = {}
         for gap in self._without_moved(gaps):
             signature = (
-                tuple([self.old_keys[i] for i in gap[0]]),
-                tuple([self.new_keys[j] for j in gap[1]]),
+                tuple([self.old.numbers[i] for i in gap[0]]),
+                tuple([self.new.numbers[j] for j in gap[1]]),
             )
             alike.setdefault(signature, []).append(gap)
         hunks: dict[Marks, tuple[int, list[_Repeat]]] = {}
@@ -255,8 +248,8 @@ class Sides:
         told = [*lines][:_MOST_LINES]
         return KernelChange(
             repeats[0][1][number][2],
-            self._one_side(self.old, old) if old else None,
-            self._one_side(self.new, new) if new else None,
+            self._one_side(self.old.kernels, old) if old else None,
+            self._one_side(self.new.kernels, new) if new else None,
             max(len(old), len(new)),
             positions=_positions(new) if ordered else (),
             lines=(*told, "...") if len(lines) > _MOST_LINES else tuple(told),
@@ -272,12 +265,12 @@ class Sides:
         """
         alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for i, j in rows:
-            alike.setdefault((self.old_keys[i], self.new_keys[j]), []).append((i, j))
+            alike.setdefault((self.old.numbers[i], self.new.numbers[j]), []).append((i, j))
         return [
             KernelChange(
                 kind,
-                self._one_side(self.old, [i for i, _ in several]),
-                self._one_side(self.new, [j for _, j in several]),
+                self._one_side(self.old.kernels, [i for i, _ in several]),
+                self._one_side(self.new.kernels, [j for _, j in several]),
                 len(several),
                 positions=_positions([j for _, j in several]),
                 before=_positions([i for i, _ in several]) if kind == "moved" else (),
@@ -318,7 +311,7 @@ class Sides:
         """What lies between the blocks that agree."""
         gaps = []
         i = j = 0
-        for block in self._by_lines(align(self.old_keys, self.new_keys)):
+        for block in self._by_lines(align(self.old.numbers, self.new.numbers)):
             gaps.append((list(range(i, block.old)), list(range(j, block.new))))
             i, j = block.old + block.size, block.new + block.size
             self.same_old.extend(range(block.old, i))
@@ -331,7 +324,7 @@ class Sides:
         An alignment by keys puts a new kernel behind its equals. Lines only choose among equals:
         they never make two kernels different.
         """
-        old, new = self.old, self.new
+        old, new = self.old.kernels, self.new.kernels
         found = [*blocks, Block(len(old), len(new), 0)]
         for at in range(1, len(found)):
             before, after = found[at - 1], found[at]
@@ -340,7 +333,8 @@ class Sides:
             if bool(gone) == bool(come):
                 continue
             size, end = gone + come, after.new if come else after.old
-            kernels, keys = self._side(bool(come))
+            side = self.new if come else self.old
+            kernels, keys = side.kernels, side.numbers
             equal, most = 0, min(before.size, _MOST_EQUAL)
             while equal < most and keys[end - equal - 1] == keys[end - equal - 1 - size]:
                 equal += 1
@@ -363,15 +357,6 @@ class Sides:
                 self.lines[row if come else ~row] = _told(kernels[row].source, equals)
         return found
 
-    def _side(self, is_new: bool) -> tuple[Sequence[AnyKernel], list[int]]:
-        return (self.new, self.new_keys) if is_new else (self.old, self.old_keys)
-
-    def _sorted(self) -> tuple[Rows, Rows]:
-        return (
-            sorted(range(len(self.old)), key=self.old_keys.__getitem__),
-            sorted(range(len(self.new)), key=self.new_keys.__getitem__),
-        )
-
     def _without_moved(self, gaps: Iterable[Gap]) -> list[Gap]:
         """Gaps without what both sides have, first in each gap, then in all of them."""
         nearer = [self._cancelled(gone, come) for gone, come in gaps]
@@ -386,27 +371,33 @@ class Sides:
     def _cancelled(self, gone: Rows, come: Rows) -> tuple[Rows, Rows]:
         """The rows that the other side has nothing for. Of equal kernels the last ones are the
         same, so that what is new stands where it begins."""
-        if {self.old_keys[i] for i in gone}.isdisjoint(self.new_keys[j] for j in come):
+        if {self.old.numbers[i] for i in gone}.isdisjoint(self.new.numbers[j] for j in come):
             return gone, come
-        both = Counter(self.old_keys[i] for i in gone) & Counter(self.new_keys[j] for j in come)
-        kept_gone, same_gone = _parted(gone, self.old_keys, both)
-        kept_come, same_come = _parted(come, self.new_keys, both)
+        both = Counter(self.old.numbers[i] for i in gone) & Counter(
+            self.new.numbers[j] for j in come
+        )
+        kept_gone, same_gone = _parted(gone, self.old.numbers, both)
+        kept_come, same_come = _parted(come, self.new.numbers, both)
         for key, rows in same_gone.items():
             self.same_old.extend(rows)
             self.same_new.extend(same_come[key])
-        for is_new, kept, same in ((False, kept_gone, same_gone), (True, kept_come, same_come)):
-            kernels, keys = self._side(is_new)
+        for side, kept, same in (
+            (self.old, kept_gone, same_gone),
+            (self.new, kept_come, same_come),
+        ):
             for row in kept:
-                if keys[row] in same:
-                    equals = sorted((row, *same[keys[row]][-_MOST_EQUAL:]))
-                    sources = [kernels[one].source for one in equals]
-                    self.lines[row if is_new else ~row] = _told(kernels[row].source, sources)
+                if side.numbers[row] in same:
+                    equals = sorted((row, *same[side.numbers[row]][-_MOST_EQUAL:]))
+                    sources = [side.kernels[one].source for one in equals]
+                    told = _told(side.kernels[row].source, sources)
+                    self.lines[row if side is self.new else ~row] = told
         return kept_gone, kept_come
 
     def _changes(self, signature: Signature, several: Sequence[Gap]) -> list[_Marked]:
         """The changes of gaps with the same kernels."""
         gone, come = several[0]
-        before, after = [self.old[i] for i in gone], [self.new[j] for j in come]
+        before = [self.old.kernels[i] for i in gone]
+        after = [self.new.kernels[j] for j in come]
         a_keys, b_keys = signature
         found: list[_Marked] = []
 
@@ -432,6 +423,10 @@ class Sides:
 def side_of(kernel: AnyKernel, us: float | None) -> KernelSide:
     """A kernel as a side of a diff, with the time of all its repeats."""
     return replace(msgspec.convert(kernel, KernelSide, from_attributes=True), duration_us=us)
+
+
+def _by_key(side: Numbered) -> Rows:
+    return sorted(range(len(side.numbers)), key=side.numbers.__getitem__)
 
 
 def _positions(rows: Sequence[int]) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ STEP = "ProfilerStep#"
 """How the annotations of torch.profiler's own steps begin."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Numbered:
     """Kernels, and in columns what is compared of them.
 
@@ -54,6 +54,11 @@ class Numbered:
     launches: Numbers
     steps: Numbers
     us: NDArray[np.float64]
+
+    @functools.cached_property
+    def numbers(self) -> list[int]:
+        """The keys as a list, for what looks at them one by one."""
+        return self.keys.tolist()  # type: ignore[no-any-return]
 
     def one_step(self) -> tuple[Numbered, int]:
         """Of a trace with the profiler's own steps the kernels of the first of the most frequent
