@@ -33,8 +33,7 @@ def peak():  # not that of getrusage, which begins with the parent's
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 before, began = peak(), time.process_time()
-read = getattr(run_documents, sys.argv[2])
-run = read(sys.argv[1])
+run = run_documents.read_run(sys.argv[1], timelines=sys.argv[2] == "whole")
 print(json.dumps([peak() - before, time.process_time() - began, len(run.tests)]))
 """
 
@@ -88,7 +87,7 @@ def main() -> None:
         path.write_bytes(codec.encode(pack(run_of(profiles, options.events))))
         size = path.stat().st_size / 2**20
         rows = []
-        for function in ("read_run", "read_whole_run"):
+        for function in ("without timelines", "whole"):
             peak, seconds = read(path, function)
             rows.append([function, f"{size:.0f}", f"{peak:.0f}", f"{seconds:.2f}"])
     print(table(["reading", "file MiB", "peak MiB", "CPU s"], rows))

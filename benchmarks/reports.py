@@ -39,12 +39,12 @@ _NAMES = (
 # what it was before. Kilobytes by /proc, since getrusage begins with the parent's.
 _TELL = """
 import json, sys, time
-from pytest_kernelprof.baselines.run_documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run
 def peak():
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 before, began = peak(), time.process_time()
-run = read_whole_run(sys.argv[1])
+run = read_run(sys.argv[1], timelines=True)
 read, held = time.process_time() - began, peak() - before
 began = time.process_time()
 if sys.argv[2] == "terminal":

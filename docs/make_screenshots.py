@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from pytest_kernelprof.baselines.run_documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.tables import Style
@@ -48,7 +48,7 @@ def main(document: str) -> None:
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=found)
         page = browser.new_page(viewport={"width": 1100, "height": 760})
-        run = read_whole_run(document)
+        run = read_run(document, timelines=True)
         page.set_content(terminal_of(run))
         page.locator("pre").screenshot(path=HERE / "terminal-report.png")
         page.set_content(html_of(run))

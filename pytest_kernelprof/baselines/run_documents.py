@@ -357,30 +357,20 @@ _EXPECTED = "a run document, as pytest --kernelprof-json=PATH writes it"
 _MOST_BYTES = 2 * 10**9
 
 
-def read_run(path: str) -> Run:
-    """Read a run document, plain or gzip, without its timelines.
+def read_run(path: str, *, timelines: bool = False) -> Run:
+    """Read a run document, plain or gzip.
+
+    Args:
+        timelines: whether it is read with these, which take several times the memory of all else.
 
     Raises:
         RunFileError: it cannot be read, or is no run document.
     """
-    return _read(path, Outline)
-
-
-def read_whole_run(path: str) -> Run:
-    """Read it with timelines, which take several times the memory of all else.
-
-    Raises:
-        RunFileError: as ``read_run``.
-    """
-    return _read(path, Document)
-
-
-def _read(path: str, kind: type[Outline]) -> Run:
     try:
         with whole(path, _MOST_BYTES, _EXPECTED) as data:
             if b'"traceEvents"' in data[:10_000] or b'"schemaVersion"' in data[:200]:
                 raise ValueError("it looks like a Chrome trace, which kernelprof diff compares")
-            return unpack(decode(data, kind))
+            return unpack(decode(data, Document if timelines else Outline))
     except TraceError as error:
         raise RunFileError(str(error)) from None
     except (ValueError, RecursionError, DecodeError) as error:

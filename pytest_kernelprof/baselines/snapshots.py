@@ -25,11 +25,10 @@ from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_pairing import STEP
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.kernel_names.short_names import comparable_name, kept_name
-from pytest_kernelprof.records.codec import from_builtins, text, why_no_target, write_atomically
+from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import (
     KEPT_COUNTS,
     SNAPSHOT_FORMAT,
-    SNAPSHOT_VERSION,
     Edited,
     KeptProfile,
     KeptTest,
@@ -69,7 +68,7 @@ def kept_of(profile: Profile) -> KeptProfile:
     counts = {name: _count(profile, name) for name in KEPT_COUNTS if kind in _DEVICES[name]}
     return KeptProfile(
         kernels=tuple(_counted(lines if ordered else sorted(lines))),
-        label=text(profile.label),
+        label=codec.text(profile.label),
         ordered=ordered,
         counts={name: count for name, count in counts.items() if count != 0},
     )
@@ -186,11 +185,11 @@ def _lines(kernels: Sequence[Kernel]) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _side(name: str, operator: str) -> KernelSide:
-    told = printable(text(kept_name(name)))
+    told = printable(codec.text(kept_name(name)))
     is_own = comparable_name(operator) == comparable_name(name)
     if not operator or operator.startswith(_NO_OPERATORS) or is_own:
         return KernelSide(told)
-    return _side_of(f"{told} | {printable(text(operator))}")
+    return _side_of(f"{told} | {printable(codec.text(operator))}")
 
 
 def _side_of(line: str) -> KernelSide:
@@ -296,7 +295,7 @@ def read(path: str) -> Tests:
     Raises:
         SnapshotError: it cannot be read; it names the file, the line and what to do.
     """
-    if why := why_no_target(path):  # a FIFO would hold the run up for ever
+    if why := codec.why_no_target(path):  # a FIFO would hold the run up for ever
         raise _cannot(path, "read", why)
     try:
         with open(path, "rb") as file:
@@ -414,7 +413,7 @@ def to_text(tests: Mapping[str, KeptTest]) -> bytes:
         key: replace(test, made_with={}) if test.made_with == usual else test
         for key, test in tests.items()
     }
-    whole = msgspec.to_builtins(_File(SNAPSHOT_VERSION, SNAPSHOT_FORMAT, usual, entries))
+    whole = msgspec.to_builtins(_File(codec.VERSION, SNAPSHOT_FORMAT, usual, entries))
     return (json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -425,8 +424,9 @@ def from_text(data: bytes) -> Tests:
         BadTextError: it is none, or of another version; with the line.
     """
     text, plain = _parse(data)
-    if isinstance(plain, dict):
-        _refuse_other_formats(plain, text)
+    if isinstance(plain, dict) and plain.get("format") != SNAPSHOT_FORMAT:
+        why = f'not a snapshot file ("format": "{SNAPSHOT_FORMAT}")'
+        raise BadTextError(_line_of(text, "format"), why)
     file = _record(plain, _File, text)
     tests = {}
     for key, one in file.tests.items():
@@ -437,17 +437,6 @@ def from_text(data: bytes) -> Tests:
         key: test if test.made_with else replace(test, made_with=file.made_with)
         for key, test in tests.items()
     }
-
-
-def _refuse_other_formats(plain: dict[str, Any], text: str) -> None:
-    version, line = plain.get("schema"), _line_of(text, "schema")
-    if plain.get("format") != SNAPSHOT_FORMAT:
-        why = f'not a snapshot file ("format": "{SNAPSHOT_FORMAT}")'
-        raise BadTextError(_line_of(text, "format"), why)
-    if type(version) is not int or version < SNAPSHOT_VERSION:
-        raise BadTextError(line, f"a different schema than {SNAPSHOT_VERSION}")
-    if version > SNAPSHOT_VERSION:
-        raise BadTextError(line, "written by a newer pytest-kernelprof than this one: upgrade it")
 
 
 def _refuse_wrong_counts(test: object, key: str, text: str) -> None:
@@ -493,7 +482,7 @@ def _write(path: str, tests: Tests, *, same: bool) -> None:
     if tests:
         os.makedirs(folder, exist_ok=True)
         _sweep(folder)
-        write_atomically(path, to_text(tests))
+        codec.write_atomically(path, to_text(tests))
         return
     with contextlib.suppress(FileNotFoundError):
         Real.unlink(path)
@@ -516,10 +505,11 @@ def _sweep(folder: str) -> None:
 def _record(plain: object, kind: Any, text: str, *keys: str) -> Any:
     """A record of a kind; ``keys`` lead to it in the text."""
     try:
-        return from_builtins(plain, kind)
+        return codec.from_builtins(plain, kind)
     except ValueError as error:
-        words = str(error)  # with the path of what it is about, for example `$.profiles[0].label`
-        names = re.findall(r"\.(\w+)", words.rpartition("`$")[2])
+        # With the path of what it is about, for example `$.profiles[0].label`, or ``schema: ``.
+        words = str(error)
+        names = re.findall(r"(?:\.|^)(\w+)", words.rpartition("`$")[2])
         unknown = _UNKNOWN.search(words)
         names += [unknown[1]] if unknown else []
         raise BadTextError(_line_of(text, *keys, *names), words) from None

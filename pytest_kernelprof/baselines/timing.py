@@ -284,19 +284,10 @@ def missing_firsts(firsts: Sequence[Side | None]) -> list[Side]:
     return [side for i in range(max(missing.values())) for side in order if i < missing[side]]
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
-    """A step for one worker of a pair, by the pair's number."""
-
-    pair: int
-    side: Side
-    step: StartStep
-
-
 def next_steps(
     firsts: Sequence[Side], workers: Mapping[tuple[int, Side], Worker], brings_up: BringsUp
-) -> tuple[Next, ...]:
-    """The steps that all workers take next, at the same time; none once all are at the call.
+) -> dict[tuple[int, Side], StartStep]:
+    """The steps that workers take next, at the same time; none once all are at the call.
 
     The second of a pair waits with a step that may bring up CUDA until the first has it, or is at
     the call without it.
@@ -305,13 +296,13 @@ def next_steps(
         firsts: for each pair, whose CUDA context has to be made first.
         workers: of all pairs, by the pair's number and the side.
     """
-    found = []
+    found: dict[tuple[int, Side], StartStep] = {}
     for (pair, side), worker in workers.items():
         first = workers[pair, firsts[pair]]
         is_free = worker is first or not first.left or first.cuda or worker.cuda
         if worker.left and (is_free or not may_bring_up(side, worker.left[0], brings_up)):
-            found.append(Next(pair, side, worker.left[0]))
-    return tuple(found)
+            found[pair, side] = worker.left[0]
+    return found
 
 
 def may_bring_up(side: Side, step: StartStep, brings_up: BringsUp) -> bool:
@@ -379,21 +370,21 @@ class FreshPairs:
         for worker in workers.values():
             worker.raise_if_given_up()
         while steps := next_steps(firsts, workers, self._brings_up):
-            on_gpu = any(may_bring_up(one.side, one.step, self._brings_up) for one in steps)
+            on_gpu = any(may_bring_up(key[1], steps[key], self._brings_up) for key in steps)
             with contextlib.nullcontext() if on_gpu else at_rest():
                 problems = _do_all(
-                    partial(self._begin, one, workers[one.pair, one.side], call) for one in steps
+                    partial(self._begin, steps[key], key[1], workers[key], call) for key in steps
                 )
             for problem in problems[:1]:
                 raise problem
             for pair in chosen:
                 pair.order.see(*(pair.workers[side].cuda for side in SIDES))
 
-    def _begin(self, step: Next, worker: Worker, call: RunTest) -> Answer:
-        if step.step == "start":
+    def _begin(self, step: StartStep, side: Side, worker: Worker, call: RunTest) -> Answer:
+        if step == "start":
             return worker.start()
-        if step.step == "collect":
-            return worker.ask(Collect(tuple(self._files[step.side])))
+        if step == "collect":
+            return worker.ask(Collect(tuple(self._files[side])))
         if worker.collected is None or call.id not in worker.collected.ids:
             raise WorkerError("a fresh process does not collect the test")
         answer = worker.ask(call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -43,7 +44,7 @@ def report(chosen: argparse.Namespace) -> int:
     """
     asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form) is not None}
     _refuse_unwritable(asked, chosen.runs)
-    read = run_documents.read_whole_run if "html" in asked else run_documents.read_run
+    read = partial(run_documents.read_run, timelines="html" in asked)
     runs = {path: read(path) for path in chosen.runs}
     several = len(chosen.runs) > 1
     found, twice = run_documents.merge_runs(runs) if several else (runs[chosen.runs[0]], ())

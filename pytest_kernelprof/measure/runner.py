@@ -164,12 +164,13 @@ def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
     return dataclasses.replace(measurement, profile=profile)
 
 
-def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
-    """Return this rank's profile with those of the others."""
+def _with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the profile") -> Profile:
+    """Return this rank's profile with those of the others; ``what`` is new in it."""
     rank = agreement.rank
     if rank is None:
         return profile
-    ranks = with_waiting(agreement.gather("the profile", replace(profile, rank=rank)))
+    this = replace(profile, rank=rank, other_ranks=())
+    ranks = with_waiting(agreement.gather(what, this))
     (own,) = (one for one in ranks if one.rank == rank)
     return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
@@ -408,10 +409,7 @@ def _lines_on_all_ranks(
 ) -> Profile:
     """Add source lines to the profiles of all ranks, which all run the call once more."""
     own = lines_of_another_run(profile, device, prepare)
-    if agreement.rank is None:
-        return own
-    ranks = agreement.gather("the lines", replace(own, other_ranks=()))
-    return replace(own, other_ranks=tuple(one for one in ranks if one.rank != own.rank))
+    return _with_other_ranks(own, agreement, "the lines")
 
 
 def lines_of_another_run(profile: Profile, device: Device, prepare: calls.Prepare) -> Profile:

@@ -481,7 +481,6 @@ class TracesComparison(msgspec.Struct, frozen=True):
 # Kernel snapshots: what a test launches, as a file keeps it, and how a profile differs.
 
 SNAPSHOT_FORMAT: Literal["pytest-kernelprof snapshot"] = "pytest-kernelprof snapshot"
-SNAPSHOT_VERSION = 1
 
 KEPT_COUNTS = (
     *("launches", "syncs", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpys_p2p"),

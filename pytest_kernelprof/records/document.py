@@ -82,13 +82,11 @@ TestOutcome = Literal["failed", "error", "rerun", "not run", "skipped", "xfailed
 attempt that a plugin repeated, "not run" a test that the run never called."""
 
 
-class Test(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one test took.
+class TestFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands of a test in a run document as here.
 
     Attributes:
-        id: its node id, with everything that is no text escaped.
-        outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
-            fixture's error count as much.
+        comparisons: of callables, which it made.
         place: where it stands.
         snapshot: what it says of its snapshots, for the process that keeps them.
         limits: what it promises by markers and snapshots, by name: ``max_kernels``, ``snapshot``.
@@ -98,15 +96,26 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
 
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
 
-    id: str
-    profiles: tuple[Profile, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    outcome: TestOutcome = "passed"
     place: Place | None = None
     snapshot: SnapshotReport | None = None
     limits: tuple[str, ...] = ()
     why: str = ""
     not_judged: str = ""
+
+
+class Test(TestFacts, frozen=True, omit_defaults=True):
+    """What one test took.
+
+    Attributes:
+        id: its node id, with everything that is no text escaped.
+        outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
+            fixture's error count as much.
+    """
+
+    id: str
+    profiles: tuple[Profile, ...] = ()
+    outcome: TestOutcome = "passed"
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -242,20 +251,12 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     other_ranks: tuple[ProfileRow, ...] = ()
 
 
-class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class TestRow(TestFacts, frozen=True, omit_defaults=True):
     """One test, as ``Test`` has it."""
-
-    __test__: ClassVar[bool] = False
 
     id: str
     outcome: TestOutcome
-    place: Place | None = None
     profiles: tuple[ProfileRow, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
-    snapshot: SnapshotReport | None = None
-    limits: tuple[str, ...] = ()
-    why: str = ""
-    not_judged: str = ""
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):

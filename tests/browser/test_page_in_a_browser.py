@@ -50,7 +50,7 @@ def run() -> Run:
             "test_mlp.py::test_worse[a-1]", (profile_of(8, over(8, 7), late=4),), outcome="failed"
         ),
         Test("test_mlp.py::test_two", (profile_of(2, kept(n=2)),)),
-        Test("test_mlp.py::test_ten", (profile_of(10, kept(n=10)),), (COMPARISON,)),
+        Test("test_mlp.py::test_ten", (profile_of(10, kept(n=10)),), comparisons=(COMPARISON,)),
         Test("test_mlp.py::test_many", (profile_of(300),)),
         Test("test_other.py::test_none", (profile_of(0, kept(n=0)),)),
     )

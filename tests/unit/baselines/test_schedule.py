@@ -43,11 +43,11 @@ def waves(
     workers: Any = {(pair, side): Worker(taken) for pair in range(len(firsts)) for side in sides}
     found: list[str] = []
     while steps := next_steps(firsts, workers, brings_up):
-        found.append(" ".join(f"{one.pair}{one.side[0]}:{one.step}" for one in steps))
-        for one in steps:
-            worker = workers[one.pair, one.side]
+        found.append(" ".join(f"{pair}{side[0]}:{step}" for (pair, side), step in steps.items()))
+        for (pair, side), step in steps.items():
+            worker = workers[pair, side]
             worker.left = worker.left[1:]
-            worker.cuda |= with_cuda and may_bring_up(one.side, one.step, brings_up)
+            worker.cuda |= with_cuda and may_bring_up(side, step, brings_up)
         assert len(found) < 10
     return found
 

@@ -12,7 +12,7 @@ from corpus import record
 from msgspec.structs import replace
 from records import kernel
 
-from pytest_kernelprof.baselines.run_documents import read_run, read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import RunComparison
@@ -175,7 +175,7 @@ def test_what_is_compared_needs_no_timeline(tmp_path: Path) -> None:
     timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
     path = written(tmp_path / "a.json", replace(MLP, timeline=timeline))
     (lean,) = read_run(path).tests[0].profiles
-    (whole,) = read_whole_run(path).tests[0].profiles
+    (whole,) = read_run(path, timelines=True).tests[0].profiles
     assert (lean, whole.timeline) == (MLP, timeline)
 
 

@@ -12,7 +12,7 @@ from gfm_pages import rendered
 from records import comparison, mlp, timed
 from rounds import profile_of
 
-from pytest_kernelprof.baselines.run_documents import read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
@@ -29,7 +29,7 @@ BROKEN = Test(
     (mlp(timed("cuda_time", [100]), verdicts=(OVER,), place=Place("t.py", 7)),),
     outcome="failed",
 )
-WELL = Test("t.py::test_well", (mlp(timed("cuda_time", [50])),), (comparison(),))
+WELL = Test("t.py::test_well", (mlp(timed("cuda_time", [50])),), comparisons=(comparison(),))
 Out = pytest.CaptureFixture[str]
 
 
@@ -164,7 +164,7 @@ def test_as_a_page_it_has_the_timelines(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["report", document, "--html=run.html"]) == 0
     found = Path("run.html").read_text(encoding="utf-8")
     assert "stream 7" in found
-    assert html_of(read_whole_run(document)) == found
+    assert html_of(read_run(document, timelines=True)) == found
 
 
 @pytest.mark.parametrize("flag", ["--html", "--markdown", "--benchmark-json"])

@@ -21,7 +21,12 @@ from pytest_kernelprof.records.recording import Recording
 from pytest_kernelprof.system import Real
 
 KEPT = Verdict(limit="max_kernels", outcome="passed", metric="kernels", allowed=6, measured=5)
-RUN = Run((Test("test_a.py::test_it", (mlp(verdicts=(KEPT,)),), (comparison(),)), Test("empty")))
+RUN = Run(
+    (
+        Test("test_a.py::test_it", (mlp(verdicts=(KEPT,)),), comparisons=(comparison(),)),
+        Test("empty"),
+    )
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -52,7 +52,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
         limit="min_speedup", qualifier="2", outcome="failed", unit="times", metric="cuda_time",
         measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
     )  # fmt: skip
-    test = Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
+    test = Test("t", (), comparisons=(comparison(verdicts=(broken,)),), outcome="failed")
     lines = comparison_lines([test], Style())
     assert lines[0] == "t (failed)"
     assert lines[-2:] == [

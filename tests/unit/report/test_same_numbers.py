@@ -43,7 +43,12 @@ RUN = Run(
         Test("t.py::test_over", (taken(37, 407.0, 31),), outcome="failed"),
         Test("t.py::test_kept", (taken(11, 143.0, 13), taken(17, 289.0))),
         Test("u.py::test_plain", (taken(19, 361.0),)),
-        Test("u.py::test_compared", (), (comparison(verdicts=(FASTER,)),), outcome="failed"),
+        Test(
+            "u.py::test_compared",
+            (),
+            comparisons=(comparison(verdicts=(FASTER,)),),
+            outcome="failed",
+        ),
     ),
     commit="abc1234",
 )

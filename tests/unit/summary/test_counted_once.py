@@ -62,23 +62,31 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
     assert not summary_of(Run((well, other))).hints
 
 
+def compares(
+    verdict: Status, outcome: TestOutcome = "passed", profiles: tuple[Profile, ...] = ()
+) -> Test:
+    """A test with a comparison that has this verdict."""
+    one = comparison(verdicts=(faster(verdict),))
+    return Test("t.py::t", profiles, outcome, comparisons=(one,))
+
+
 @pytest.mark.parametrize(
     ("tests", "sentence"),
     [
         ([], "No test has a profile."),
-        ([Test("t.py::t", (), (comparison(),))], "No test has a limit."),
-        ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
+        ([Test("t.py::t", (), comparisons=(comparison(),))], "No test has a limit."),
+        ([Test("t.py::t", (), comparisons=(comparison(),)), Test("t.py::u", (profile(MLP),))],
          "No test has a limit, 1 test has a profile."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
+        ([compares("passed")],
          "1 of 1 test is within its limits."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "failed")],
+        ([compares("failed", "failed")],
          "1 of 1 test breaks a limit."),
-        ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("failed"),)),), "failed")],  # noqa: E501
+        ([compares("failed", "failed", profiles=(one(kernels()),))],
          "1 of 1 test breaks a limit."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),), "failed")],
+        ([compares("passed", "failed")],
          "1 of 1 test failed."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "rerun"),
-          Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
+        ([compares("failed", "rerun"),
+          compares("passed")],
          "1 of 1 test is within its limits; 1 retried."),
     ],
 )  # fmt: skip

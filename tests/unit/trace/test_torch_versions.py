@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.baselines.run_documents import read_run, read_whole_run
+from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import pack
@@ -87,7 +87,7 @@ def test_two_of_them_do_not_differ_but_in_times(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_run_of_each_is_read_and_written_again(version: str) -> None:
-    run = read_whole_run(str(run_of(version)))
+    run = read_run(str(run_of(version)), timelines=True)
     tests = {test.id.partition("::")[2]: test for test in run.tests}
     outcomes = {name: test.outcome for name, test in tests.items()}
     assert outcomes == {

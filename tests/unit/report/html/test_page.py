@@ -243,7 +243,7 @@ def test_what_changed_and_fails_nothing_has_the_same_columns() -> None:
 
 
 def test_callables_that_were_compared_stand_on_one_scale() -> None:
-    test = Test("t.py::test_it[a::b]", (profile_of(4),), (comparison(),))
+    test = Test("t.py::test_it[a::b]", (profile_of(4),), comparisons=(comparison(),))
     words = text_of(html_of(run_of(test)))
     assert re.search(r"callables measured in turn\s*test_it\[a::b\]", words)
     assert re.search(r"1\s*100.0us ±1.0%\s*1.203\s*1.190..1.215\s*fused", words)
