@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 DeviceKind = Literal["cuda", "cpu"]
 
@@ -46,6 +43,11 @@ class OwnNames:
         self.line = self.prefix + "line#"
 
 
+Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+"""What a clock or memory may say. A file may be changed; sums of such numbers are still numbers."""
+Count = Annotated[int, msgspec.Meta(ge=-(10**18), le=10**18)]
+Times = Annotated[tuple[Number, ...], msgspec.Meta(min_length=1)]
+Counts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
 SERIES = ("latency_us", "dispatch_us", "floor_us")
 """The fields of ``HostTimings`` with one value a round."""
 
@@ -63,18 +65,12 @@ class HostTimings(msgspec.Struct, frozen=True):
         cupti_ratio: the same as a ratio; 1.0 where no CUPTI is attached.
     """
 
-    latency_us: tuple[float, ...]
-    dispatch_us: tuple[float, ...]
-    floor_us: tuple[float, ...]
-    back_to_back_us: float | None = None
-    cupti_us_per_launch: float = 0.0
-    cupti_ratio: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for timings of no call."""
-        for name in SERIES:
-            if not getattr(self, name):
-                raise ValueError(f"{name} has no round")
+    latency_us: Times
+    dispatch_us: Times
+    floor_us: Times
+    back_to_back_us: Number | None = None
+    cupti_us_per_launch: Number = 0.0
+    cupti_ratio: Number = 1.0
 
     def followed_by(self, more: HostTimings) -> HostTimings:
         """These rounds and those of ``more``, as one series."""
@@ -90,8 +86,8 @@ class MemoryUse(msgspec.Struct, frozen=True):
         device_allocations: device allocations and frees of the caching allocator.
     """
 
-    peak_bytes: tuple[int, ...]
-    device_allocations: tuple[int, ...]
+    peak_bytes: Counts
+    device_allocations: Counts
 
 
 class Roofline(msgspec.Struct, frozen=True):
@@ -127,7 +123,7 @@ class ChildProcesses(msgspec.Struct, frozen=True, omit_defaults=True):
 
     checked: bool = True
     at_work: tuple[str, ...] = ()
-    ended_s: float = 0.0
+    ended_s: Number = 0.0
     ignored: bool = False
 
 
@@ -179,7 +175,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nonce: str = ""
     rounds: int | None = None
     one_shot: bool = False
-    round_us: tuple[float, ...] = ()
+    round_us: tuple[Number, ...] = ()
     left_at_work: tuple[str, ...] = ()
     forks: int = 0
     children: ChildProcesses = ChildProcesses()
@@ -201,7 +197,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     second_look: HostTimings | None = None
     memory: MemoryUse | None = None
     memory_why: str = ""
-    more_rounds: dict[str, tuple[float, ...]] = {}
+    more_rounds: dict[str, tuple[Number, ...]] = {}
     roofline: Roofline | None = None
     in_place: tuple[str, ...] = ()
     conditions: Conditions | None = None
@@ -215,40 +211,3 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 NOTHING_NOTED = Recording()
 """Of a trace from elsewhere."""
-
-# Beyond what any clock or memory says; sums of such numbers are still numbers.
-_LARGEST = 1e18
-
-
-def believable(recording: Recording) -> Recording:
-    """The same recording, if its numbers can be those of a measurement: a file may be changed.
-
-    Raises:
-        ValueError: they cannot; the message names the field.
-    """
-    for field, numbers in _series(recording):
-        if not numbers:
-            raise ValueError(f"`$.{field}` has no values")
-        if max(map(abs, numbers)) > _LARGEST:
-            raise ValueError(f"`$.{field}` has an impossible value")
-    return recording
-
-
-def _series(recording: Recording) -> Iterator[tuple[str, Sequence[float]]]:
-    """The numbers that were noted, by field, and none of those that were not."""
-    for name in ("host_timings", "second_look"):
-        timings: HostTimings | None = getattr(recording, name)
-        if timings is not None:
-            for field in SERIES:
-                yield f"{name}.{field}", getattr(timings, field)
-            beside = (timings.back_to_back_us or 0.0, timings.cupti_us_per_launch)
-            yield f"{name}.back_to_back_us", (*beside, timings.cupti_ratio)
-    if recording.memory is not None:
-        yield "memory.peak_bytes", recording.memory.peak_bytes
-        yield "memory.device_allocations", recording.memory.device_allocations
-    yield "children.ended_s", (recording.children.ended_s,)
-    if recording.round_us:
-        yield "round_us", recording.round_us
-    for name, rounds in recording.more_rounds.items():
-        if rounds:
-            yield f"more_rounds.{name}", rounds

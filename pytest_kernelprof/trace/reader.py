@@ -26,7 +26,7 @@ import numpy as np
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
-from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording, believable
+from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace.columns import (
     NO_ID,
     Activities,
@@ -702,7 +702,7 @@ def _recording(noted: Any, source: str) -> Recording:
     if noted is None:
         return NOTHING_NOTED
     try:
-        return believable(codec.from_builtins(noted, Recording))
+        return codec.from_builtins(noted, Recording)
     except (ValueError, ArithmeticError, TypeError) as error:
         raise TraceError(
             f"{source}: the notes under 'kernelprof' are not from pytest-kernelprof: {error}; "

@@ -51,7 +51,7 @@ def test_notes_that_no_session_would_write_are_read_or_refused(tmp_path: Path, f
         ({"more_rounds": {"nothing": [1.0]}}, "no metric is called 'nothing'"),
         (
             {"host_timings": {"latency_us": [], "dispatch_us": [1.0], "floor_us": [1.0]}},
-            "latency_us has no round",
+            "Expected `array` of length >= 1 - at `$.host_timings.latency_us`",
         ),
         ({"schema": "x" * 9_999}, "got 'xxxxxxxxxxxx...xxxxxxxxxxxxx'"),
     ],
