@@ -7,18 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
+from pytest_kernelprof.records import profile as records
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Origin
-from pytest_kernelprof.records.profile import (
-    Bound,
-    Collective,
-    Copy,
-    Gaps,
-    HostShares,
-    Kernel,
-    Metric,
-    Wait,
-)
-from pytest_kernelprof.records.profile import Profile as ProfileRecord
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.units import name_of, whole_number
 
@@ -54,7 +44,7 @@ class Profile:
 
     def __init__(
         self,
-        record: ProfileRecord,
+        record: records.Profile,
         *,
         trace: str = "",
         recording: Recording = NOTHING_NOTED,
@@ -149,7 +139,7 @@ class Profile:
         return self.record.kernel_count
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[records.Kernel, ...]:
         """The kernels of one call in launch order, from the round that had most of them.
 
         Raises:
@@ -158,23 +148,23 @@ class Profile:
         return self._whole().kernels
 
     @property
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[records.Collective, ...]:
         """The communication kernels of one call, in launch order."""
         return self.record.collectives
 
     @property
-    def ranks(self) -> tuple[ProfileRecord, ...]:
+    def ranks(self) -> tuple[records.Profile, ...]:
         """The records of all ranks, by number, if the call ran on several; else this one's."""
         return self.record.ranks
 
     @property
-    def variants(self) -> tuple[tuple[Kernel, ...], ...]:
+    def variants(self) -> tuple[tuple[records.Kernel, ...], ...]:
         """The different sequences of kernels among the rounds, by name and operators; ``kernels``
         comes first, and is nearly always the only one."""
         record = self._whole()
         return (record.kernels, *record.variants)
 
-    def kernels_of_rounds(self) -> tuple[tuple[Kernel, ...], ...]:
+    def kernels_of_rounds(self) -> tuple[tuple[records.Kernel, ...], ...]:
         """Read the kernels of each profiled round from the trace again, in launch order and without
         source lines. A large trace takes long.
 
@@ -191,33 +181,33 @@ class Profile:
         return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
 
     @property
-    def copies(self) -> tuple[Copy, ...]:
+    def copies(self) -> tuple[records.Copy, ...]:
         """The memory copies of one call in order; none on the CPU."""
         return self._whole().copies
 
     @property
-    def waits(self) -> tuple[Wait, ...]:
+    def waits(self) -> tuple[records.Wait, ...]:
         """The waits of the host for the device in one call, in order; on the CPU, the reads of a
         tensor's value that would wait on a GPU."""
         return self._whole().waits
 
     @property
-    def metrics(self) -> dict[str, Metric]:
+    def metrics(self) -> dict[str, records.Metric]:
         """All metrics by name."""
         return self.record.metrics
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> records.Bound:
         """What limits the call, with the reason in words."""
         return self.record.bound
 
     @property
-    def gaps(self) -> Gaps:
+    def gaps(self) -> records.Gaps:
         """Why the device was idle between the activities of each round; none on the CPU."""
         return self.record.gaps
 
     @property
-    def host_shares(self) -> HostShares | None:
+    def host_shares(self) -> records.HostShares | None:
         """How the host spent its time in the profiled rounds: dispatch, launch calls, waiting. None
         on the CPU and for traces without our rounds."""
         return self.record.host_shares
@@ -268,7 +258,7 @@ class Profile:
             raise IncompleteProfile(self._no_trace)
         return self._trace
 
-    def _whole(self) -> ProfileRecord:
+    def _whole(self) -> records.Profile:
         if self._no_kernels:
             raise IncompleteProfile(self._no_kernels)
         return self.record

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.records.comparison import (
-    BASELINE_WORDS,
-    LIMIT_OF,
-    MetricDelta,
-    ProfileComparison,
-)
+from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
 from pytest_kernelprof.records.profile import Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
@@ -21,10 +16,9 @@ from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.records.comparison import Change
     from pytest_kernelprof.records.profile import Metric, Place, Profile, Reason, Status
 
-STATUS_OF: Mapping[Change, Status] = {
+STATUS_OF: Mapping[comparison.Change, Status] = {
     "worse": "failed",
     "undecided": "undecided",
     "not compared": "not judged",
@@ -118,7 +112,7 @@ def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
 
 
 def verdict_of(
-    found: ProfileComparison,
+    found: comparison.ProfileComparison,
     profile: Profile,
     status: Status,
     why: str = "",
@@ -132,7 +126,7 @@ def verdict_of(
         place: where the profile was asked for; None: as the profile has it.
     """
     return Verdict(
-        limit=LIMIT_OF[found.source],
+        limit=comparison.LIMIT_OF[found.source],
         outcome=status,
         reason=reason,
         why=why,
@@ -144,7 +138,7 @@ def verdict_of(
 
 
 def status_of(
-    found: ProfileComparison, profile: Profile, *, strict: bool = False
+    found: comparison.ProfileComparison, profile: Profile, *, strict: bool = False
 ) -> tuple[Status, str]:
     """How the verdict of a profile fares by its baseline; why, of "incomplete" and "not judged".
 
@@ -163,7 +157,7 @@ def status_of(
     if found.source != "revision" and not profile.integrity.complete:
         return "incomplete", "; ".join(profile.integrity.problems)
     if found.lost:
-        why = lost_words(found.lost, BASELINE_WORDS[found.source])
+        why = lost_words(found.lost, comparison.BASELINE_WORDS[found.source])
         return ("not judged", f"{why}, but {software}") if software else ("incomplete", why)
     if found.change == "worse":  # in what fails nothing
         return "passed", ""
@@ -177,7 +171,7 @@ def lost_words(lost: Sequence[str], baseline: str) -> str:
 
 def judge(
     allowance: Allowance, baselines: Sequence[Metric | None], current: Profile, *, judged: bool
-) -> MetricDelta | None:
+) -> comparison.MetricDelta | None:
     """How a metric compares; None where it is as before, or nothing to compare it with.
 
     A count is judged by the last of the earlier ones. A time is worse if its interval lies above
@@ -201,7 +195,7 @@ def judge(
         change = "better" if now.value < (there[-1].value or 0.0) else None
     if change is None:
         return None
-    return MetricDelta(
+    return comparison.MetricDelta(
         name=now.name,
         baselines=tuple(None if one is None else one.value for one in baselines),
         current=now.value,
@@ -213,7 +207,7 @@ def judge(
 
 def _change_of_time(
     allowance: Allowance, baselines: Sequence[Metric], current: Profile, now: Metric, value: float
-) -> Change | None:
+) -> comparison.Change | None:
     medians = [one.value or 0.0 for one in baselines]
     most = allowance.most(max(medians))
     beyond = max(most, *(one.high or 0.0 for one in baselines))
@@ -234,13 +228,13 @@ def _confirmed(current: Profile, name: str, beyond: float) -> bool:
     return (second.value if second.low is None else second.low) > beyond
 
 
-def compare_traces(baseline: Profile, current: Profile) -> ProfileComparison:
+def compare_traces(baseline: Profile, current: Profile) -> comparison.ProfileComparison:
     """What is another between two traces; nothing of it is judged."""
     kernels = diff_profiles(baseline, current)
     stepped = kernels.baseline_steps or kernels.current_steps
     found = known(differences(baseline.environment, current.environment))
     problems = (*baseline.integrity.problems, *current.integrity.problems)
-    return ProfileComparison(
+    return comparison.ProfileComparison(
         source="trace",
         change="changed" if kernels.added_or_removed else "same",
         kernels=kernels,
@@ -250,14 +244,14 @@ def compare_traces(baseline: Profile, current: Profile) -> ProfileComparison:
     )
 
 
-def deltas(baseline: Profile, current: Profile) -> Iterator[MetricDelta]:
+def deltas(baseline: Profile, current: Profile) -> Iterator[comparison.MetricDelta]:
     """Exact metrics and times whose values differ, or that one side alone has."""
     for name, spec in METRICS.items():
         one, other = baseline.metrics.get(name), current.metrics.get(name)
         before = one.value if one is not None else None
         after = other.value if other is not None else None
         if spec.kind != "shown" and before != after:
-            yield MetricDelta(
+            yield comparison.MetricDelta(
                 name=name,
                 baselines=(before,),
                 current=after,

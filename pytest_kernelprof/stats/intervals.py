@@ -182,11 +182,9 @@ def tolerance_factor(processes: int) -> float:
     """Return how many standard deviations above the mean 99 % of all processes lie, with 95 %
     confidence, from a sample of this size.
 
-    Raises:
-        ValueError: fewer than two, from which no spread follows.
+    Args:
+        processes: two or more; from fewer, no spread follows.
     """
-    if processes < 2:
-        raise ValueError(f"{processes} process has no spread; at least 2 are needed")
     return _TOLERANCE[max(n for n in _TOLERANCE if n <= processes)]
 
 
@@ -254,6 +252,7 @@ ROUNDS = 12
 PAIRS = 4
 DEFAULT_MARGIN = 0.05
 SMALLEST_MARGIN = 0.02
+"""Processes that run the same code differ by as much."""
 
 _SCATTER = 0.01
 _SUSPICION = 0.5
@@ -280,21 +279,17 @@ def order_of_turns(names: Sequence[str], first: int, turns: int) -> list[str]:
     return [name for turn in range(first, first + turns) for name in (back if turn % 2 else forth)]
 
 
-def paired_rounds(
-    current: Sequence[float], baseline: Sequence[float], confidence: float = 0.99
-) -> Paired | None:
+def paired_rounds(current: Sequence[float], baseline: Sequence[float]) -> Paired | None:
     """Compare two series whose i-th values were taken directly one after the other.
 
     A drift of the machine is in both values of a pair and does not change their ratio. The order
     within the pairs alternates, so the effect of the first on the second cancels, too. Returns None
     if a value is zero or less.
     """
-    if len(current) != len(baseline):
-        raise ValueError(f"{len(current)} current rounds, {len(baseline)} of the baseline")
     if not current or min(*current, *baseline) <= 0:
         return None
     logs = [math.log(c / b) for c, b in zip(current, baseline, strict=True)]
-    found = median_interval(logs, confidence)
+    found = median_interval(logs)
     if found is None:
         return Paired(ratio=math.exp(statistics.median(logs)))
     middle, low, high = map(math.exp, (found.median, found.low, found.high))
@@ -303,14 +298,8 @@ def paired_rounds(
 
 def log_ratio_of(turn: Turn) -> float:
     """Return the log ratio of the medians of a turn, without the first rounds, whose caches differ.
-
-    Raises:
-        ValueError: there is only one round, or one takes no time.
-    """
-    current, baseline = turn.current[1:], turn.baseline[1:]
-    if not current or not baseline or min(*current, *baseline) <= 0:
-        raise ValueError("a turn needs at least 2 rounds of each side, all above zero")
-    return math.log(statistics.median(current) / statistics.median(baseline))
+    All rounds take some time."""
+    return math.log(statistics.median(turn.current[1:]) / statistics.median(turn.baseline[1:]))
 
 
 def more_turns(turns: Sequence[Turn]) -> int:
@@ -340,22 +329,14 @@ def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
 
     Args:
         kernels_us: the time of all its kernels. margin: the user's margin, a fraction.
-
-    Raises:
-        ValueError: it is smaller than pairs of processes can show.
     """
-    if not margin >= SMALLEST_MARGIN:
-        raise ValueError(
-            f"a margin of {margin:.1%} is below {SMALLEST_MARGIN:.0%}: processes that run the same "
-            "code differ by as much"
-        )
     if kernels_us >= _TINY_US:
         return margin
     return max(margin, _LEAST_OF_TINY_US / kernels_us)
 
 
 def decide(pairs: Sequence[TimedPair], margin: float) -> Paired:
-    """Judge pairs; a change of None asks for more of them.
+    """Judge pairs, one or more; a change of None asks for more of them.
 
     One pair suffices for "same": it is at most half of the margin slower, and not faster by the
     whole margin. For "worse", ``PAIRS`` of balanced order are needed: their estimate is beyond the
@@ -363,12 +344,7 @@ def decide(pairs: Sequence[TimedPair], margin: float) -> Paired:
 
     Args:
         margin: a fraction, from ``margin_for``.
-
-    Raises:
-        ValueError: there is no pair.
     """
-    if not pairs:
-        raise ValueError("no pair, no decision")
     found = Paired(
         pairs=tuple(pairs),
         margin=margin,

@@ -30,9 +30,6 @@ def four(*slower: float) -> list[TimedPair]:
 
 def test_a_turn_is_the_ratio_of_medians_without_the_first_rounds() -> None:
     assert intervals.log_ratio_of(turn(110.0, 100.0)) == pytest.approx(math.log(1.1))
-    for bad in (Turn((1.0,), (1.0,)), Turn((1.0, 0.0), (1.0, 1.0)), Turn((), ())):
-        with pytest.raises(ValueError, match="at least 2 rounds of each side"):
-            intervals.log_ratio_of(bad)
 
 
 def test_turns_that_scatter_are_doubled() -> None:
@@ -85,8 +82,6 @@ def test_what_is_told_beside_it() -> None:
 def test_pairs_of_one_order_convict_nobody() -> None:
     same = [pair("current", 1.08)] * 4
     assert decide(same, 0.05).change is None
-    with pytest.raises(ValueError, match="no pair"):
-        decide([], 0.05)
 
 
 def test_another_configuration_is_worse_only_if_all_pairs_say_so() -> None:
@@ -103,9 +98,6 @@ def test_margins() -> None:
     assert intervals.margin_for(2.0, 0.02) == 0.02
     assert intervals.margin_for(1.0) == 0.2
     assert intervals.margin_for(1.9, 0.15) == 0.15
-    for bad in (0.01, float("nan")):
-        with pytest.raises(ValueError, match="is below 2%: processes"):
-            intervals.margin_for(13.0, bad)
 
 
 def test_processes_of_the_same_code_that_differ_by_a_tick_of_a_tiny_kernel_are_the_same() -> None:
@@ -173,7 +165,7 @@ def test_a_round_that_took_nothing_has_no_ratio() -> None:
 
 
 def test_series_of_different_lengths_are_no_pairs() -> None:
-    with pytest.raises(ValueError, match="3 current rounds, 2 of the baseline"):
+    with pytest.raises(ValueError, match="shorter"):
         paired_rounds([1.0] * 3, [1.0] * 2)
 
 
