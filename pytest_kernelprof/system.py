@@ -20,10 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 now_ns = functools.partial(time.perf_counter_ns)
 """Nanoseconds on the clock that durations are measured with."""

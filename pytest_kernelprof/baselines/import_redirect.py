@@ -14,15 +14,11 @@ import re
 import site
 import sys
 import sysconfig
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, MutableMapping, Sequence
-    from importlib.machinery import ModuleSpec
-
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _STRICT = "__editable__."

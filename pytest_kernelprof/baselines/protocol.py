@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -29,8 +29,6 @@ from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.system import Real, now_s
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pytest_kernelprof.measure.sessions import MoreRounds
 
 RoundStep = Literal["open", "take", "close", "leave"]

@@ -15,7 +15,7 @@ from pytest_kernelprof.comparison.comparability import (
     why_uncompared,
     why_untimed,
 )
-from pytest_kernelprof.comparison.judge import judge, lost_words, status_of, verdict_of
+from pytest_kernelprof.comparison.judge import Allowance, judge, lost_words, status_of, verdict_of
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.errors import RunFileError, TraceError
 from pytest_kernelprof.records.codec import decode
@@ -29,7 +29,6 @@ from pytest_kernelprof.trace.trace_text import whole
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta
 
     Baselines = Sequence[Profile | None]

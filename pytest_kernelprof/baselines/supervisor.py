@@ -18,14 +18,12 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from pytest_kernelprof.gpu.file_lock import FileLock
 from pytest_kernelprof.system import TEMPORARY_FOLDER, sleep
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _PREFIX = "kernelprof-against-"
 _LOCK = "lock"

@@ -11,7 +11,7 @@ fresh workers.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,6 @@ from pytest_kernelprof.records.comparison import Paired, Sampled, Side, TimedPai
 from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from pytest_kernelprof.baselines.worker import Answer, Process, Reference, StartStep
     from pytest_kernelprof.gpu.conditions import Watch
     from pytest_kernelprof.measure.sessions import MoreRounds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.revision import named
-from pytest_kernelprof.comparison.comparability import differences, forbidding
+from pytest_kernelprof.comparison.comparability import Difference, differences, forbidding
 from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import KEPT_COUNTS, ProfileComparison
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.baselines.protocol import Done
     from pytest_kernelprof.baselines.timing import Timed
-    from pytest_kernelprof.comparison.comparability import Difference
     from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta, Paired
     from pytest_kernelprof.records.profile import Profile
 

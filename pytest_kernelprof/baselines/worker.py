@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Environment
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import protocol
-from pytest_kernelprof.baselines.import_redirect import mapping_of
+from pytest_kernelprof.baselines.import_redirect import Mapping, mapping_of
 from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, run, without
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
 from pytest_kernelprof.gpu.procfs import note_ours
@@ -28,11 +29,8 @@ from pytest_kernelprof.gpu.usage_lock import tell_children
 from pytest_kernelprof.system import now_s
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping as Environment
-
     import pytest
 
-    from pytest_kernelprof.baselines.import_redirect import Mapping
     from pytest_kernelprof.records.comparison import Side
 
 R = TypeVar("R")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
-from pytest_kernelprof.records.profile import Verdict
+from pytest_kernelprof.records.profile import Metric, Place, Profile, Reason, Status, Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.profile import Metric, Place, Profile, Reason, Status
 
 STATUS_OF: Mapping[comparison.Change, Status] = {
     "worse": "failed",

@@ -19,27 +19,19 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from pytest_kernelprof.distributed import rendezvous
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, said_by
 from pytest_kernelprof.gpu.allocation import lock_all
-from pytest_kernelprof.gpu.inventory import gpu_uuid, load_torch
+from pytest_kernelprof.gpu.inventory import Device, gpu_uuid, load_torch
 from pytest_kernelprof.gpu.procfs import host_of_processes, started_at
-from pytest_kernelprof.gpu.usage_lock import NotFree, at_rest, gpu_lock
+from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, at_rest, gpu_lock
 from pytest_kernelprof.system import Real, now_s, sleep
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-    from types import ModuleType
-
-    from pytest_kernelprof.gpu.inventory import Device
-    from pytest_kernelprof.gpu.usage_lock import GpuLock
-
 
 _C10D = "torch.distributed.distributed_c10d"
 _PREFIX = "kernelprof"
@@ -328,7 +320,7 @@ class Agreement:
 
     def gpu_lock(
         self, device: Device, timeout_s: float, who: str
-    ) -> AbstractContextManager[GpuLock | None]:
+    ) -> contextlib.AbstractContextManager[GpuLock | None]:
         """Have the GPUs of all ranks alone; None of those that another rank has locked.
 
         Raises:

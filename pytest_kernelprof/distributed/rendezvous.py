@@ -9,9 +9,9 @@ import hashlib
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -19,10 +19,6 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import now_ns, now_s, sleep
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 
 T = TypeVar("T")
 

@@ -12,11 +12,9 @@ import ctypes
 import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Any
 
 # Where torch's profiler, and what we ask of a device, look functions up.
 _LOOKED_UP_IN = (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from pytest_kernelprof.gpu.bindings import cuda_driver
-from pytest_kernelprof.gpu.inventory import bound
+from pytest_kernelprof.gpu.inventory import Device, bound
 from pytest_kernelprof.gpu.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, OtherProcesses, finish_work, gpu_lock
 from pytest_kernelprof.records.environment import Conditions, Neighbour
@@ -24,11 +24,8 @@ from pytest_kernelprof.system import sleep, unix_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from pytest_kernelprof.gpu.inventory import Device
-
-    Locking = Callable[[Device, float, str], AbstractContextManager[GpuLock | None]]
+    Locking = Callable[[Device, float, str], contextlib.AbstractContextManager[GpuLock | None]]
 
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"

@@ -15,13 +15,11 @@ import stat
 import struct
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 fcntl: Any = None
 with contextlib.suppress(ImportError):  # not on Windows

@@ -15,17 +15,12 @@ import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from types import ModuleType
+from typing import Any, Literal
 
 from pytest_kernelprof.errors import ProfilerUnavailable, first_line
-from pytest_kernelprof.gpu.bindings import as_made, bind, bound_already
+from pytest_kernelprof.gpu.bindings import Torch, as_made, bind, bound_already
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from pytest_kernelprof.gpu.bindings import Torch
-
 
 _broken: list[str] = []
 

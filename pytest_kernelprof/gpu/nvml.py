@@ -6,17 +6,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof.errors import ProfilerUnavailable
-from pytest_kernelprof.gpu.inventory import current_device, gpu_uuid, why_no_gpu
+from pytest_kernelprof.gpu.inventory import Device, current_device, gpu_uuid, why_no_gpu
 from pytest_kernelprof.gpu.procfs import pid_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pytest_kernelprof.gpu.inventory import Device
 
 # The bits of NVML's clock event reasons that take something from the code under test: the GPU is
 # too hot or its supply asks for less. The others are no throttling. Idle means that nothing ran.

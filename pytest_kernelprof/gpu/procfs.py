@@ -10,15 +10,11 @@ import itertools
 import os
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GPU_FILE = "/dev/nvidia-uvm"

@@ -50,8 +50,6 @@ from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from filelock import BaseFileLock
 
 # Notes of processes.
@@ -549,7 +547,7 @@ _FOLDER = "kernelprof-locks"
 
 def gpu_lock(
     device: Device, timeout_s: float, who: str = ""
-) -> AbstractContextManager[GpuLock | None]:
+) -> contextlib.AbstractContextManager[GpuLock | None]:
     """Have the GPU alone; nothing on the CPU.
 
     Only timed rounds need that, counts do not. They are locks of the operating system on files, so

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 LONGEST = 20_000
 """So many characters of a name are read: the longest that libraries have are a quarter of that."""

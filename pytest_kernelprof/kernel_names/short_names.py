@@ -11,14 +11,10 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_kernelprof.kernel_names import kernel_families
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 _LONGEST_UNKNOWN, _LONGEST = 64, 128
 _ENDS = ("_kernel", "_grid_stride")

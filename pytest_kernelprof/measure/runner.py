@@ -35,7 +35,7 @@ from pytest_kernelprof.profiler.line_annotations import annotate_lines
 from pytest_kernelprof.profiler.session import Session, refuse_to_nest
 from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.profile import Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import HostTimings, Recording
 from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.gpu.inventory import Device
     from pytest_kernelprof.profiler.trace_folder import TraceFile
-    from pytest_kernelprof.records.profile import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 

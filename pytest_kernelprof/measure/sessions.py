@@ -14,26 +14,22 @@ from pytest_kernelprof.analysis.session_profile import SessionFacts, session_fac
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.gpu import conditions
-from pytest_kernelprof.gpu.inventory import synchronize
+from pytest_kernelprof.gpu.inventory import Device, synchronize
 from pytest_kernelprof.profiler import operators as dispatcher
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.profiler.compiled_code import code_of_graphs, together
-from pytest_kernelprof.profiler.session import Session
+from pytest_kernelprof.profiler.compiled_code import WatchedCalls, code_of_graphs, together
+from pytest_kernelprof.profiler.session import Recorded, Session
 from pytest_kernelprof.profiler.tensors import describe
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.trace.columns import NO_ID
-from pytest_kernelprof.trace.correlation import reading_of, repeated
+from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.gpu.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.profiler.compiled_code import WatchedCalls
-    from pytest_kernelprof.profiler.session import Recorded
     from pytest_kernelprof.profiler.trace_folder import TraceFile
     from pytest_kernelprof.records.profile import Timeline
     from pytest_kernelprof.records.recording import Recording
-    from pytest_kernelprof.trace.correlation import Reading
     from pytest_kernelprof.trace.events import InputsRead
 
 

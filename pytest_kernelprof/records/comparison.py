@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Source = Literal["snapshot", "revision", "run", "trace"]
 """What a baseline is."""

@@ -7,7 +7,8 @@ In the file each name stands once, and a kernel is a short row. ``pack`` makes t
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -29,9 +30,6 @@ from pytest_kernelprof.records.profile import (
     Verdict,
     Wait,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class ComparedCallable(msgspec.Struct, frozen=True, omit_defaults=True):
