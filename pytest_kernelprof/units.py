@@ -112,22 +112,19 @@ def format_time(us: float) -> str:
     """A time in microseconds as ``234.9us``, ``1.25ms`` or ``2.10s``, four digits at most."""
     if not math.isfinite(us):
         return "?"
-    for scale, unit in ((1.0, "us"), (1e3, "ms"), (1e6, "s")):
-        scaled = us / scale
-        if abs(scaled) < 999.95 or unit == "s":
-            digits = 1 if unit == "us" or abs(scaled) >= 100 else 2
-            return f"{scaled:.{digits}f}{unit}"
-    raise AssertionError("unreachable")
+    scales = ((1.0, "us"), (1e3, "ms"))
+    scale, unit = next((one for one in scales if abs(us / one[0]) < 999.95), (1e6, "s"))
+    digits = 1 if unit == "us" or abs(us / scale) >= 100 else 2
+    return f"{us / scale:.{digits}f}{unit}"
 
 
 def format_bytes(count: float) -> str:
     """A size as ``512 B``, ``4.19 MB`` and so on, decimal units."""
     if abs(count) < 1000:
         return f"{count:.0f} B"
-    for scale, unit in ((1e3, "KB"), (1e6, "MB"), (1e9, "GB")):
-        if abs(count) < 999.5 * scale or unit == "GB":
-            return f"{count / scale:.3g} {unit}"
-    raise AssertionError("unreachable")
+    scales = ((1e3, "KB"), (1e6, "MB"))
+    scale, unit = next((one for one in scales if abs(count) < 999.5 * one[0]), (1e9, "GB"))
+    return f"{count / scale:.3g} {unit}"
 
 
 def printable(text: str) -> str:

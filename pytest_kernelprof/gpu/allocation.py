@@ -27,11 +27,7 @@ _DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 _given: list[str | None] = []
-
-
-def visible_to_all() -> str | None:
-    """``CUDA_VISIBLE_DEVICES`` as it was before this worker was given one GPU of its own."""
-    return _given[0] if _given else os.environ.get(_VISIBLE)
+"""``CUDA_VISIBLE_DEVICES`` as it was before this worker was given one GPU of its own."""
 
 
 def spread_workers(config: pytest.Config) -> None:
@@ -168,7 +164,7 @@ def _gpus() -> tuple[str, ...]:
     """The GPUs that ``CUDA_VISIBLE_DEVICES`` may name, by UUID."""
     from pytest_kernelprof.gpu.nvml import gpu_uuids
 
-    known, given = gpu_uuids(), visible_to_all()
+    known, given = gpu_uuids(), _given[0] if _given else os.environ.get(_VISIBLE)
     if given is None:
         return known
     return tuple(

@@ -73,9 +73,9 @@ def is_shared(index: int) -> bool:
 T = TypeVar("T")
 
 # NVML samples the use of the GPU by each process every 0.2 s on an H200, at most every second.
-_SAMPLED_WITHIN_S = 1.0
+_SAMPLED_WITHIN_US = 1_000_000
 _POLL_S = 0.02
-_STILL_KNOWN_S = 1.0
+_STILL_KNOWN_US = 1_000_000
 """How long what one watch saw last is good for the next to begin with."""
 
 
@@ -198,7 +198,7 @@ class Watch:
         self._last = gpu.sample() if left is None else left.sample
         if left is not None and left.quiet and gpu.is_ours_alone():
             return
-        since = entered - _us(_SAMPLED_WITHIN_S)
+        since = entered - _SAMPLED_WITHIN_US
         if self._others_in(gpu, self._use_since(gpu, since), since):
             self._wait_for_a_sample_after(gpu, entered)
 
@@ -234,7 +234,7 @@ class Watch:
         """Note who else worked in samples that reach into the last block, and whether anybody did
         in the second before."""
         begun = self._last_block_us
-        since = min(begun, _now_us() - _us(_SAMPLED_WITHIN_S))
+        since = min(begun, _now_us() - _SAMPLED_WITHIN_US)
         used = self._use_since(gpu, since)
         self._worked_lately = bool(self._others_in(gpu, used, since))
         for pid, share in self._others_in(gpu, used, begun).items():
@@ -246,7 +246,7 @@ class Watch:
         others = gpu.others_in(_after(since_us, used), self._at_work)
         if not others or not gpu.numbers_like_us:
             return others
-        rested_us = max(since_us, self._begun_us + _us(_SAMPLED_WITHIN_S))
+        rested_us = max(since_us, self._begun_us + _SAMPLED_WITHIN_US)
         resting = self._company.kept_at_rest() - gpu.others_in(_after(rested_us, used)).keys()
         known = resting | self._company.partners()
         return {pid: share for pid, share in others.items() if pid not in known}
@@ -259,7 +259,7 @@ class Watch:
         return used
 
     def _wait_for_a_sample_after(self, gpu: Gpu, instant_us: int) -> None:
-        deadline = instant_us + _us(_SAMPLED_WITHIN_S)
+        deadline = instant_us + _SAMPLED_WITHIN_US
         while _now_us() < deadline and not gpu.use_since(instant_us):
             self._pulse()  # a process that did nothing has no sample
             sleep(_POLL_S)
@@ -274,7 +274,7 @@ def _last_watch_of(gpu: Gpu, now_us: int) -> LastWatch | None:
     left = _last_watches.get(gpu)
     if left is None or left.sample.throttling:
         return None
-    return left if 0 <= now_us - left.at_us <= _us(_STILL_KNOWN_S) else None
+    return left if 0 <= now_us - left.at_us <= _STILL_KNOWN_US else None
 
 
 def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
@@ -301,10 +301,6 @@ def _pulse(device: Device) -> None:
 def _now_us() -> int:
     """The clock that NVML stamps its samples with, in microseconds."""
     return unix_ns() // 1000
-
-
-def _us(seconds: float) -> int:
-    return int(seconds * 1e6)
 
 
 LOCK_TIMEOUT_S = 600.0

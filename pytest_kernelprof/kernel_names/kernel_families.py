@@ -156,9 +156,9 @@ _KEPT = re.compile(r"splitK\w*|d?(?:relu|gelu|silu)(?:bias)?|bias|bgrad\w*", re.
 _OPERATION = re.compile(r"([a-z]?)(\d*)(gemm|fprop|dgrad|wgrad)")
 
 
-def nvjet(name: str) -> str | None:
+def _nvjet(parts: Parts) -> str | None:
     """``nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT`` is ``nvjet 256x128x64 TNT``."""
-    tokens = name.split("_")
+    tokens = _own(parts).split("_")
     if tokens[0] != "nvjet":
         return None
     layout = tokens[-1] if re.fullmatch(r"[TNC]{2,4}", tokens[-1]) else ""
@@ -173,9 +173,9 @@ def nvjet_type(name: str) -> str:
     return next((one for one in tokens[1:] if re.fullmatch(r"[a-z]{3,8}", one)), "")
 
 
-def cublas(name: str) -> str | None:
+def _cublas(parts: Parts) -> str | None:
     """``volta_sgemm_128x32_nt`` is ``sgemm 128x32 NT``; so are those of an ``xmma``."""
-    tokens = name.split("_")
+    tokens = _own(parts).split("_")
     if "xmma" in tokens[:2] and "gemm" in tokens:
         sizes = [one.removeprefix("tilesize") for one in tokens if one.startswith("tilesize")]
         return _product("xmma gemm", tokens, sizes)
@@ -187,7 +187,7 @@ def cublas(name: str) -> str | None:
     return None
 
 
-def cutlass(name: str) -> str | None:
+def _cutlass_gemm(name: str) -> str | None:
     """``cutlass_80_tensorop_s16816gemm_bf16_64x64_64x6_tn_align8`` is
     ``cutlass gemm bf16 64x64x64 TN``."""
     tokens = name.split("_")
@@ -202,9 +202,9 @@ def cutlass(name: str) -> str | None:
     return None
 
 
-def small_cublas(name: str) -> str | None:
+def _small_cublas(parts: Parts) -> str | None:
     """``gemmSN_TN_kernel_64addr`` is ``gemmSN TN``."""
-    found = re.match(r"(gemm[A-Za-z0-9]{1,8})_([TNC]{2})_kernel", name)
+    found = re.match(r"(gemm[A-Za-z0-9]{1,8})_([TNC]{2})_kernel", _own(parts))
     return f"{found[1]} {found[2]}" if found else None
 
 
@@ -213,9 +213,9 @@ _TENSILE_A, _TENSILE_B = {"Alik": "T", "Ailk": "N"}, {"Bljk": "N", "Bjlk": "T"}
 _TENSILE_TYPE = {"B": "bf16", "H": "fp16", "S": "fp32", "D": "fp64", "C": "complex64"}
 
 
-def tensile(name: str) -> str | None:
+def _tensile(parts: Parts) -> str | None:
     """``Cijk_Alik_Bljk_BBS_..._MT32x32x256_...`` is ``Tensile 32x32x256 TN bf16``."""
-    tokens = name.split("_")
+    tokens = _own(parts).split("_")
     if tokens[0] != "Cijk" or len(tokens) < 4:
         return None
     a, b = _TENSILE_A.get(tokens[1], ""), _TENSILE_B.get(tokens[2], "")
@@ -436,7 +436,7 @@ def _flash(parts: Parts) -> str | None:
 
 
 def _cutlass(parts: Parts) -> str | None:
-    said = next(filter(None, map(cutlass, _all_names(parts))), None)
+    said = next(filter(None, map(_cutlass_gemm, _all_names(parts))), None)
     if said or not parts.path or not parts.path[0].startswith("cutlass"):
         return said
     classes = [path[-1] for path in parts.inner if path[-1][:1].isupper()]
@@ -445,12 +445,6 @@ def _cutlass(parts: Parts) -> str | None:
     sizes = (found.groups() for found in _TRIPLE.finditer(parts.template))
     tile = next(("x".join(one) for one in sizes if min(map(int, one)) >= _LEAST_STEP), "")
     return _joined("cutlass", classes[0], tile)
-
-
-def _gemm(parts: Parts) -> str | None:
-    name = _own(parts)
-    rules = (nvjet, cublas, small_cublas, tensile)
-    return next(filter(None, (rule(name) for rule in rules)), None)
 
 
 def _cudnn(parts: Parts) -> str | None:
@@ -493,7 +487,8 @@ def _all_names(parts: Parts) -> list[str]:
 
 # FlashAttention's third lies in a template of CUTLASS.
 FAMILIES: tuple[Callable[[Parts], str | None], ...] = (
-    *(_nccl, _flash, _cutlass, _gemm, _inductor, _cudnn, _cub, _ck_tile),
+    *(_nccl, _flash, _cutlass, _nvjet, _cublas, _small_cublas, _tensile),
+    *(_inductor, _cudnn, _cub, _ck_tile),
 )
 
 

@@ -13,23 +13,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
+from pytest_kernelprof.records import profile as records
 from pytest_kernelprof.records.comparison import Paired, RunComparison, SnapshotReport, Source
 from pytest_kernelprof.records.environment import Conditions, Environment
 from pytest_kernelprof.records.metrics import METRICS, Kind, Unit
-from pytest_kernelprof.records.profile import (
-    Copy,
-    Kernel,
-    KernelGroup,
-    Metric,
-    MetricValues,
-    Place,
-    Profile,
-    ProfileFacts,
-    Timeline,
-    TimelineKind,
-    Verdict,
-    Wait,
-)
 
 
 class ComparedCallable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +59,7 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     pairs: int
     environment: Environment
     conditions: tuple[Conditions, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[records.Verdict, ...] = ()
 
 
 TestOutcome = Literal["failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"]
@@ -95,7 +82,7 @@ class TestFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
 
     comparisons: tuple[Comparison, ...] = ()
-    place: Place | None = None
+    place: records.Place | None = None
     snapshot: SnapshotReport | None = None
     limits: tuple[str, ...] = ()
     why: str = ""
@@ -112,11 +99,11 @@ class Test(TestFacts, frozen=True, omit_defaults=True):
     """
 
     id: str
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[records.Profile, ...] = ()
     outcome: TestOutcome = "passed"
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[records.Verdict]:
         """Those of its profiles, then those of its comparisons."""
         found = [verdict for one in self.profiles for verdict in one.verdicts]
         return found + [verdict for one in self.comparisons for verdict in one.verdicts]
@@ -220,7 +207,7 @@ class TimelineRow(msgspec.Struct, frozen=True, omit_defaults=True):
     left_out: int = 0
 
 
-class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
+class ProfileRow(records.ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     """One measurement, as ``Profile`` has it but for these.
 
     Attributes:
@@ -238,13 +225,13 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     environment: int
-    metrics: dict[str, MetricValues]
-    second_look: dict[str, MetricValues] = msgspec.field(default_factory=dict)
+    metrics: dict[str, records.MetricValues]
+    second_look: dict[str, records.MetricValues] = msgspec.field(default_factory=dict)
     kernels: tuple[KernelRow, ...] = ()
     more_kernels: tuple[GroupRow, ...] = ()
     variants: tuple[tuple[KernelRow, ...], ...] = ()
-    copies: tuple[Copy, ...] = ()
-    waits: tuple[Wait, ...] = ()
+    copies: tuple[records.Copy, ...] = ()
+    waits: tuple[records.Wait, ...] = ()
     timeline: int | None = None
     other_ranks: tuple[ProfileRow, ...] = ()
 
@@ -335,7 +322,7 @@ def unpack(document: Outline) -> Run:
     return Run(tests=tests, **_same(document, _RUN))
 
 
-def bounded(profile: Profile) -> Profile:
+def bounded(profile: records.Profile) -> records.Profile:
     """The profile with at most ``MOST_KERNELS`` kernels one by one, the others by name."""
     kept, more = profile.kernels[:MOST_KERNELS], profile.kernels[MOST_KERNELS:]
     return replace(
@@ -350,7 +337,7 @@ def bounded(profile: Profile) -> Profile:
     )
 
 
-def _bounded_rank(profile: Profile, first: Profile) -> Profile:
+def _bounded_rank(profile: records.Profile, first: records.Profile) -> records.Profile:
     """The profile of another rank: without its kernels where its work is that of the first."""
     if not profile.kernels or profile.variants or _work(profile) != _work(first):
         return bounded(profile)
@@ -358,7 +345,7 @@ def _bounded_rank(profile: Profile, first: Profile) -> Profile:
     return bounded(alike)
 
 
-def _work(profile: Profile) -> tuple[object, ...]:
+def _work(profile: records.Profile) -> tuple[object, ...]:
     """What it launches, copies and waits for, times apart."""
     return (
         tuple((one.name, one.operators) for one in profile.kernels),
@@ -367,21 +354,21 @@ def _work(profile: Profile) -> tuple[object, ...]:
     )
 
 
-def grouped(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
+def grouped(kernels: Sequence[records.Kernel]) -> Iterable[records.KernelGroup]:
     """Kernels by name, in the order of the first of each."""
     durations: dict[str, list[float]] = defaultdict(list)
     for kernel in kernels:
         durations[kernel.name].append(kernel.duration_us)
-    return (KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
+    return (records.KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
 
 
 # The fields that records and their rows have alike.
 _RUN = tuple(name for name in Run.__struct_fields__ if name != "tests")
-_PROFILE = (*ProfileFacts.__struct_fields__, "copies", "waits")
+_PROFILE = (*records.ProfileFacts.__struct_fields__, "copies", "waits")
 _TIMELINE = ("start_us", "duration_us", "correlation", "left_out")
 _TEST = tuple(name for name in Test.__struct_fields__ if name != "profiles")
-_VALUES = MetricValues.__struct_fields__
-LETTERS: dict[TimelineKind, str] = {
+_VALUES = records.MetricValues.__struct_fields__
+LETTERS: dict[records.TimelineKind, str] = {
     "operator": "o",
     "annotation": "a",
     "call": "c",
@@ -406,7 +393,7 @@ class _Packer:
         profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
         return TestRow(profiles=profiles, **_same(test, _TEST))
 
-    def _profile(self, profile: Profile) -> ProfileRow:
+    def _profile(self, profile: records.Profile) -> ProfileRow:
         return ProfileRow(
             **_same(profile, _PROFILE),
             environment=self._environment(profile.environment),
@@ -422,7 +409,7 @@ class _Packer:
             other_ranks=tuple(map(self._profile, profile.other_ranks)),
         )
 
-    def _timeline(self, timeline: Timeline | None) -> int | None:
+    def _timeline(self, timeline: records.Timeline | None) -> int | None:
         if timeline is None:
             return None
         row = TimelineRow(
@@ -439,11 +426,11 @@ class _Packer:
             self.environments.append(environment)
         return self.environments.index(environment)
 
-    def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricValues]:
+    def _values(self, metrics: dict[str, records.Metric]) -> dict[str, records.MetricValues]:
         self.metrics.update(metrics)
-        return {name: MetricValues(**_same(one, _VALUES)) for name, one in metrics.items()}
+        return {name: records.MetricValues(**_same(one, _VALUES)) for name, one in metrics.items()}
 
-    def _kernel(self, kernel: Kernel) -> KernelRow:
+    def _kernel(self, kernel: records.Kernel) -> KernelRow:
         name, *same, launch, operators, source = astuple(kernel)
         name, launch = self._name(name), self._name(launch)
         row = (name, *same, launch, tuple(map(self._name, operators)), self._name(source))
@@ -468,15 +455,15 @@ class _Unpacker:
             raise ValueError(f"test {row.id!r}: {error}") from None
         return Test(profiles=profiles, **_same(row, _TEST))
 
-    def _profile(self, row: ProfileRow) -> Profile:
-        return Profile(
+    def _profile(self, row: ProfileRow) -> records.Profile:
+        return records.Profile(
             **_same(row, _PROFILE),
             environment=_at(self._document.environments, row.environment, "environments"),
             metrics=self._metrics(row.metrics),
             second_look=self._metrics(row.second_look),
             kernels=tuple(map(self._kernel, row.kernels)),
             more_kernels=tuple(
-                KernelGroup(self._name(one.name), one.count, one.duration_us)
+                records.KernelGroup(self._name(one.name), one.count, one.duration_us)
                 for one in row.more_kernels
             ),
             variants=tuple(tuple(map(self._kernel, one)) for one in row.variants),
@@ -484,12 +471,12 @@ class _Unpacker:
             other_ranks=tuple(map(self._other_rank, row.other_ranks)),
         )
 
-    def _other_rank(self, row: ProfileRow) -> Profile:
+    def _other_rank(self, row: ProfileRow) -> records.Profile:
         if row.other_ranks:
             raise ValueError("a profile of another rank has other ranks of its own")
         return self._profile(row)
 
-    def _timeline(self, at: int | None) -> Timeline | None:
+    def _timeline(self, at: int | None) -> records.Timeline | None:
         if at is None or self._timelines is None:
             return None
         row = _at(self._timelines, at, "timelines")
@@ -498,14 +485,14 @@ class _Unpacker:
             raise ValueError("the columns of its timeline have different lengths")
         if not set(row.kind) <= _KINDS.keys():
             raise ValueError(f"{row.kind[:20]!r}: its timeline has events of unknown kinds")
-        return Timeline(
+        return records.Timeline(
             kind=tuple(_KINDS[letter] for letter in row.kind),
             name=tuple(map(self._name, row.name)),
             lane=tuple(map(self._name, row.lane)),
             **_same(row, _TIMELINE),
         )
 
-    def _metrics(self, rows: dict[str, MetricValues]) -> dict[str, Metric]:
+    def _metrics(self, rows: dict[str, records.MetricValues]) -> dict[str, records.Metric]:
         known = self._document.metrics
         for name in rows:
             if name not in known:
@@ -514,15 +501,15 @@ class _Unpacker:
             if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
                 raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
         return {
-            name: Metric(name, known[name].kind, known[name].unit, **_same(row, _VALUES))
+            name: records.Metric(name, known[name].kind, known[name].unit, **_same(row, _VALUES))
             for name, row in rows.items()
         }
 
-    def _kernel(self, row: KernelRow) -> Kernel:
+    def _kernel(self, row: KernelRow) -> records.Kernel:
         name, *same, launch, operators, source = astuple(row)
         chain = self._chain(operators)
         kernel = (self._name(name), *same, self._name(launch), chain, self._name(source))
-        return Kernel(*kernel)
+        return records.Kernel(*kernel)
 
     def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
         """The operators of a kernel, which it shares with others."""

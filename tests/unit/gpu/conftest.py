@@ -14,7 +14,7 @@ from pytest_kernelprof.gpu.inventory import Device
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     made = installed(monkeypatch)
-    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_S", 0.1)
+    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_US", 100_000)
     monkeypatch.setattr(conditions, "_POLL_S", 0.002)
 
     def pulse(device: Device) -> None:

@@ -243,7 +243,7 @@ def test_who_works_although_it_is_to_rest_contends(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of a test, for one: what a sample shows that began since then is new work."""
-    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_S", 0.01)
+    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_US", 10_000)
     driver.processes, driver.use = {ME, OTHER}, {ME: 40, OTHER: 50}
     with watch(GPU, Company({OTHER}, set())) as looking:
         time.sleep(0.06)
@@ -329,7 +329,7 @@ def test_counters_that_a_gpu_has_not_are_asked_for_once(
 def test_a_watch_long_after_another_looks_anew(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditions, "_STILL_KNOWN_S", -1.0)
+    monkeypatch.setattr(conditions, "_STILL_KNOWN_US", -1_000_000)
     asked_by(driver, 1)
     driver.counters[75] += 1_000_000  # throttled meanwhile, and none of the block's
     assert asked_by(driver, 1) == [*LOOK, USE, *LOOK, USE, WHO]
