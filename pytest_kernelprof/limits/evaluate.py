@@ -245,7 +245,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         whole = profile.metrics[SHARE_OF[limit.metric]].value or 0.0
     allowed = limit.bound * whole if limit.relative else limit.bound
     outcome, reason = _of_time(metric, value, allowed)
-    second = profile.second_look.get(limit.metric) if limit.host_time else None
+    second = profile.second_look.get(limit.metric) if "unprofiled" in limit.sources else None
     looked = second.value if second is not None and outcome == "failed" else None
     if second is not None and looked is not None:
         least = looked if second.low is None else second.low

@@ -69,23 +69,14 @@ class Limit(NamedTuple):
         return not self.metric or "cpu" in METRICS[self.metric].devices
 
     @property
-    def host_time(self) -> bool:
-        """Whether a profile needs unprofiled rounds for it."""
-        return self._needs("unprofiled")
+    def sources(self) -> tuple[str, ...]:
+        """What a profile has to take for it, as of ``MetricSpec``; nothing if it compares."""
+        return METRICS[self.metric].sources if self.metric and not self.compares else ()
 
     @property
     def device_time(self) -> bool:
         """Whether a profile needs enough profiled rounds for an interval."""
-        return self._needs("profiled") and METRICS[self.metric].kind == "timed"
-
-    @property
-    def memory(self) -> bool:
-        """Whether a profile needs calls whose memory is watched."""
-        return self._needs("memory")
-
-    def _needs(self, source: str) -> bool:
-        measured = bool(self.metric) and not self.compares
-        return measured and source in METRICS[self.metric].sources
+        return "profiled" in self.sources and METRICS[self.metric].kind == "timed"
 
 
 class Kind(NamedTuple):

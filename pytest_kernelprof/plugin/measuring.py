@@ -152,8 +152,8 @@ class MeasuredTest:
             return EVERYTHING
         return Needs(
             device_times=any(limit.device_time for limit in limits),
-            host_times=any(limit.host_time for limit in limits),
-            memory=against or any(limit.memory for limit in limits),
+            host_times=any("unprofiled" in limit.sources for limit in limits),
+            memory=against or any("memory" in limit.sources for limit in limits),
         )
 
 
