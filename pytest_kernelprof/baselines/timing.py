@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -317,25 +317,20 @@ class FreshPair:
     order: ContextOrder
 
 
+@dataclass(eq=False)
 class FreshPairs:
     """The fresh pairs of a process that runs tests; none is started before it is needed.
 
-    Args:
+    Attributes:
         start: starts a process of a side; the number tells it from all others.
         files: what each side collects. brings_up: as of ``next_steps``.
     """
 
-    def __init__(
-        self,
-        start: Callable[[Side, int], Process],
-        files: Mapping[Side, Sequence[str]],
-        brings_up: BringsUp,
-    ) -> None:
-        self._start = start
-        self._files = files
-        self._brings_up = brings_up
-        self._pairs: dict[tuple[Side, int], FreshPair] = {}
-        self._started = 0
+    start: Callable[[Side, int], Process]
+    files: Mapping[Side, Sequence[str]]
+    brings_up: BringsUp
+    _pairs: dict[tuple[Side, int], FreshPair] = field(default_factory=dict, init=False)
+    _started: int = field(default=0, init=False)
 
     @contextlib.contextmanager
     def at(self, firsts: Sequence[Side], call: RunTest) -> Iterator[list[FreshPair]]:
@@ -367,8 +362,8 @@ class FreshPairs:
         workers = {(i, side): one.workers[side] for i, one in enumerate(chosen) for side in SIDES}
         for worker in workers.values():
             worker.raise_if_given_up()
-        while steps := next_steps(firsts, workers, self._brings_up):
-            on_gpu = any(may_bring_up(key[1], steps[key], self._brings_up) for key in steps)
+        while steps := next_steps(firsts, workers, self.brings_up):
+            on_gpu = any(may_bring_up(key[1], steps[key], self.brings_up) for key in steps)
             with contextlib.nullcontext() if on_gpu else at_rest():
                 problems = _do_all(
                     partial(self._begin, steps[key], key[1], workers[key], call) for key in steps
@@ -382,7 +377,7 @@ class FreshPairs:
         if step == "start":
             return worker.start()
         if step == "collect":
-            return worker.ask(Collect(tuple(self._files[side])))
+            return worker.ask(Collect(tuple(self.files[side])))
         if worker.collected is None or call.id not in worker.collected.ids:
             raise WorkerError("a fresh process does not collect the test")
         answer = worker.ask(call)
@@ -420,7 +415,7 @@ class FreshPairs:
 
     def _worker(self, side: Side) -> Worker:
         self._started += 1
-        return Worker(partial(self._start, side, self._started), "a fresh process")
+        return Worker(partial(self.start, side, self._started), "a fresh process")
 
 
 def _do_all(steps: Iterable[Callable[[], Answer]]) -> list[WorkerError]:
