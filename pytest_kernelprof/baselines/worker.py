@@ -111,25 +111,6 @@ def arguments_for(config: pytest.Config, mapping: Mapping) -> tuple[str, ...]:
     return (*added, *given)
 
 
-def environment_for(
-    environment: Environment[str, str],
-    mapping: Mapping,
-    scratch: str,
-    number: int,
-    python: str = "",
-) -> dict[str, str]:
-    """The variables of the reference.
-
-    Args:
-        scratch: a folder for what it writes. number: of the worker that has it, from 0.
-        python: as of ``of_the_tree``.
-    """
-    kept = of_the_tree(environment, mapping, python)
-    kept["PYTEST_XDIST_WORKER"] = f"gw{_FIRST_WORKER + number}"
-    kept["TORCH_EXTENSIONS_DIR"] = os.path.join(scratch, "extensions")  # built of the tree's code
-    return kept
-
-
 def of_the_tree(
     environment: Environment[str, str], mapping: Mapping, python: str = ""
 ) -> dict[str, str]:
@@ -233,7 +214,9 @@ class Process:
         self._log = os.path.join(scratch, "log")
         mapping = mapping_of(launch.root, launch.tree)
         tell_children()  # it shares the GPU with this process
-        environment = environment_for(os.environ, mapping, scratch, number, launch.python)
+        environment = of_the_tree(os.environ, mapping, launch.python)
+        environment["PYTEST_XDIST_WORKER"] = f"gw{_FIRST_WORKER + number}"
+        environment["TORCH_EXTENSIONS_DIR"] = os.path.join(scratch, "extensions")  # of its code
         command = _command(launch.python, ends)
         self._supervisor = start(launch.folder, self._log, ends, command, environment)
         note_ours(self._supervisor.pid)

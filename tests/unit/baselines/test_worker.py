@@ -201,8 +201,10 @@ def test_its_process_knows_that_it_works_for_this_one(
     fresh = functools.cache(usage_lock._identity.__wrapped__)
     monkeypatch.setattr(usage_lock, "_identity", fresh)
     launch = Launch("main", "/r", "/t", str(tmp_path))
-    Process(launch, 0, 1.0).end()
+    Process(launch, 1, 1.0).end()
     assert started[0][PARTNER_OF].startswith(f"{os.getpid()}-")
+    assert started[0]["PYTEST_XDIST_WORKER"] == "gw91"
+    assert started[0]["TORCH_EXTENSIONS_DIR"] == str(tmp_path / "scratch" / "1" / "extensions")
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])

@@ -14,7 +14,6 @@ from pytest_kernelprof.baselines.import_redirect import Mapping
 from pytest_kernelprof.baselines.worker import (
     NotUsableError,
     arguments_for,
-    environment_for,
     interpreter_at,
     of_the_tree,
 )
@@ -42,12 +41,11 @@ def test_variables_of_workers_and_coverage_are_not_inherited(tmp_path: Path) -> 
         "GIT_DIR": ".git",
         "GIT_INDEX_FILE": ".git/next-index-1.lock",
     }
-    found = environment_for(given, Mapping(str(tmp_path), "/f/tree"), "/s", 1)
+    found = of_the_tree(given, Mapping(str(tmp_path), "/f/tree"))
     assert found == {
-        "PYTEST_XDIST_WORKER": "gw91",
+        "PYTEST_XDIST_WORKER": "gw1",
         "PYTEST_ADDOPTS": "--ignore=/f/tree/old",
         "HOME": "/home/me",
-        "TORCH_EXTENSIONS_DIR": os.path.join("/s", "extensions"),
         "GIT_CEILING_DIRECTORIES": "/f",
     }
 
