@@ -252,7 +252,7 @@ class Run:
         profile = profile_of(taken.facts, recording, self.label)
         profile = _with_other_ranks(profile, self.agreement)
         attribute = functools.partial(
-            _lines_on_all_ranks, profile, self.device, self._prepare, self.agreement
+            lines_of_another_run, profile, self.device, self._prepare, self.agreement
         )
         more = MoreRounds(self.device, self._prepare, self.plan.flush_l2)
         return Measurement(
@@ -403,16 +403,11 @@ def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _lines_on_all_ranks(
+def lines_of_another_run(
     profile: Profile, device: Device, prepare: calls.Prepare, agreement: Agreement
 ) -> Profile:
-    """Add source lines to the profiles of all ranks, which all run the call once more."""
-    own = lines_of_another_run(profile, device, prepare)
-    return _with_other_ranks(own, agreement, "the lines")
-
-
-def lines_of_another_run(profile: Profile, device: Device, prepare: calls.Prepare) -> Profile:
-    """Profile the call once more with its source lines annotated, and add them to the profile.
+    """Profile the call once more, on all ranks, with its source lines annotated, and add them to
+    the profiles.
 
     If that run launched other kernels than the profile, their lines would be guesses and stay
     unknown; so do those of copies and waits.
@@ -425,4 +420,5 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: calls.Prepar
     of_operator = annotated_lines(again.reading.trace, again.reading.links)
     same = same_work(profile, again.facts)
     found = lines_of(again.facts, of_operator)
-    return with_lines(profile, {key: line for key, line in found.items() if key[0] in same})
+    own = with_lines(profile, {key: line for key, line in found.items() if key[0] in same})
+    return _with_other_ranks(own, agreement, "the lines")
