@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -36,24 +36,16 @@ Change = Literal["worse", "undecided", "not compared", "better", "changed", "sam
 ("undecided"); it could not be compared; "better": less, or faster; other kernels at equal counts
 ("changed"), or counts that a snapshot accepts; the "same"."""
 
-KernelChangeKind = Literal[
-    "added",
-    "removed",
-    "renamed",
-    "replaced",
-    "slower",
-    "faster",
-    "reconfigured",
-    "moved",
-    "operator",
-]
+_AddedOrRemoved = Literal["added", "removed", "renamed", "replaced"]
+_Retimed = Literal["slower", "faster", "reconfigured"]
+KernelChangeKind = Literal[_AddedOrRemoved, _Retimed, "moved", "operator"]
 """What became of kernels. "renamed": another variant of its family runs in its place (a matrix
 product with another tile); "replaced": something else does; "reconfigured": grid, block, registers
 or shared memory are others, whatever the time; "moved": it stands at another place; "operator":
 another operator launches it."""
 
-ADDED_OR_REMOVED: tuple[KernelChangeKind, ...] = ("added", "removed", "renamed", "replaced")
-RETIMED: tuple[KernelChangeKind, ...] = ("slower", "faster", "reconfigured")
+ADDED_OR_REMOVED: tuple[KernelChangeKind, ...] = get_args(_AddedOrRemoved)
+RETIMED: tuple[KernelChangeKind, ...] = get_args(_Retimed)
 
 # What is taken in turn: how many times as much the current takes as the baseline, and how sure.
 

@@ -6,7 +6,7 @@ Also copies, waits, collectives, and one round event by event; and how limits fa
 from __future__ import annotations
 
 import statistics
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -19,9 +19,7 @@ Status = Literal["failed", "incomplete", "undecided", "passed", "expected failur
 """How a limit fared, or a comparison, worst first: "failed"; "incomplete", a number could not be
 had; "undecided", by an interval that holds the limit; "passed"; an "expected failure"; "not
 judged", since it says nothing of this device or of this baseline."""
-STATUSES: tuple[Status, ...] = (
-    *("failed", "incomplete", "undecided", "passed", "expected failure", "not judged"),
-)
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
