@@ -13,6 +13,7 @@ from pytest_kernelprof.comparison.comparability import Difference, differences, 
 from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import KEPT_COUNTS, ProfileComparison
+from pytest_kernelprof.records.metrics import DIRECTIONS
 from pytest_kernelprof.stats.intervals import unless_reconfigured
 
 if TYPE_CHECKING:
@@ -25,14 +26,8 @@ if TYPE_CHECKING:
 
 _NOTICED_US = 0.1
 """By at least so much a kernel is reported as slower, after many rounds in turn."""
-_DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
 # A snapshot keeps these metrics by direction.
-_SUMS = {
-    total: [
-        name for name in KEPT_COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)
-    ]
-    for total in ("memcpys", "memcpy_bytes")
-}
+_SUMS = {total: [f"{total}_{one}" for one in DIRECTIONS] for total in ("memcpys", "memcpy_bytes")}
 
 
 def judge(

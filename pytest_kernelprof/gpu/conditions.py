@@ -20,6 +20,7 @@ from pytest_kernelprof.gpu.inventory import Device, bound
 from pytest_kernelprof.gpu.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, OtherProcesses, finish_work, gpu_lock
 from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.system import sleep, unix_ns
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ _SHARED = (
     "not available under MPS, which runs kernels of other processes beside those of this one; "
     "run without it"
 )
-_OF_THE_HOST = ("latency", "dispatch_time", "launch_overhead", "overhead_per_launch")
-_OF_COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_transfer", "comm_wait")
-_OF_THE_DEVICE = ("cuda_time", *_OF_COMMUNICATION, "gpu_busy", "gpu_span", "gpu_idle")
+_TIMES = {name: spec for name, spec in METRICS.items() if spec.unit == "us"}
+_OF_THE_HOST = tuple(name for name, spec in _TIMES.items() if "unprofiled" in spec.sources)
 # CUdevice_attribute of the driver's interface, since CUDA 12.4.
 _MPS_ENABLED = 133
 
@@ -47,7 +47,7 @@ _MPS_ENABLED = 133
 def no_times(device: Device) -> dict[str, str]:
     """The metrics that cannot be had on a GPU in this process, each with the reason."""
     if is_shared(device.index):
-        return dict.fromkeys((*_OF_THE_DEVICE, *_OF_THE_HOST), _SHARED)
+        return dict.fromkeys(_TIMES, _SHARED)
     return dict.fromkeys(_OF_THE_HOST, _LAUNCHES_BLOCK) if _launches_block() else {}
 
 
