@@ -184,6 +184,6 @@ def origin_of(trace: Trace) -> Origin:
     ours = [table.thread for table in (trace.operators, trace.calls)]
     processes = np.unique(trace.process_of_thread[np.concatenate(ours)])
     acts = trace.activities
-    devices = np.unique(np.stack([acts.process, acts.device]), axis=1).shape[1] if len(acts) else 0
+    devices = np.unique(acts.process * (int(acts.device.max(initial=0)) + 2) + acts.device)
     form = _OLD_FORM if OLD_CATEGORIES.intersection(trace.categories) else ""
-    return Origin(trace.back_end or "CPU", form, len(processes), devices)
+    return Origin(trace.back_end or "CPU", form, len(processes), len(devices))
