@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 10**9
 """So much text is read where nothing else is said; 3,000,000 events are some 1.5 GB."""
 
-_PIECE = 1 << 24
+_PIECE, _MOST_UNQUOTED = 1 << 18, 1 << 24
 _TEXT = re.compile(rb"[^ \t\r\n]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Without it a FIFO that nobody writes to would hold the reader up for ever.
@@ -99,21 +99,18 @@ def contents(source: str, most: int) -> bytes:
 
 def _unpacked(text: Text, source: str) -> bytes:
     """All that a gzip file holds. What would be no JSON of a trace in any case ends it early."""
-    pieces = []
+    pieces, unquoted = [], 0
     buffer = memoryview(bytearray(_PIECE))
-    while True:
-        filled = 0
-        while filled < _PIECE and (read := text.readinto(buffer[filled:])):
-            filled += read
-        piece = bytes(buffer[:filled])
-        if filled == _PIECE and b'"' not in piece:
-            raise TraceError(
-                f"{source}: not JSON, or cut off: {format_bytes(_PIECE)} in a row hold no text in "
-                "quotes, which every event has"
-            )
+    while read := text.readinto(buffer):
+        piece = bytes(buffer[:read])
         pieces.append(piece)
-        if filled < _PIECE:
-            return b"".join(pieces)
+        unquoted = 0 if b'"' in piece else unquoted + read
+        if unquoted >= _MOST_UNQUOTED:
+            raise TraceError(
+                f"{source}: not JSON, or cut off: {format_bytes(unquoted)} in a row hold no text "
+                "in quotes, which every event has"
+            )
+    return b"".join(pieces)
 
 
 @contextlib.contextmanager
