@@ -6,24 +6,37 @@ matters only where they are read, so a chunk that does not decode is decoded aga
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import functools
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from pytest_kernelprof.trace.columns import NO_ID, Announced, Input, numbered
-from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, communicates, table_of
+from pytest_kernelprof.trace.vocabulary import (
+    ACTIVITY_KINDS,
+    ANNOTATION,
+    FLOWS,
+    OLD_CATEGORIES,
+    communicates,
+    table_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from pytest_kernelprof.trace.columns import Bools, Ints
 
 
 NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
+TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")
+KINDS = 4  # so many kinds of events have a number in their table, at most
 _NO_DIMENSIONS = (0, 0, 0)
 Number = int | str  # ROCm writes some numbers as text, "2560" or "0x0"
 
@@ -44,15 +57,20 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     block: tuple[int, int, int] | str = _NO_DIMENSIONS
 
 
+class _Dims(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """A list, whatever is in it."""
+
+
 class ArgsWithDims(Args, gc=False, frozen=True):
     """With ``record_shapes``, where it is asked only which operators have inputs."""
 
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_THERE)
+    dims: _Dims | msgspec.UnsetType = msgspec.field(name="Input Dims", default=msgspec.UNSET)
 
 
-class ArgsWithInputs(ArgsWithDims, gc=False, frozen=True):
+class ArgsWithInputs(Args, gc=False, frozen=True):
     """The inputs themselves. Left as text: a call that is repeated has the same text."""
 
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_THERE)
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOT_THERE)
     dtypes: msgspec.Raw = msgspec.field(name="Input type", default=NOT_THERE)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_THERE)
@@ -81,28 +99,65 @@ class _AnyArgs(msgspec.Struct, gc=False, frozen=True):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event. ``ts`` stays text: as a float it may not be exact to the nanosecond."""
+    """An event of which nothing is read. Base of those below."""
 
-    ph: str = ""
+    has_duration: ClassVar[bool] = False
+
+
+class Span(Event, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration. ``ts`` stays text where a float may not be exact."""
+
+    # In the order of the file, as the arguments.
     cat: str = ""
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: msgspec.Raw = _ZERO
+    ts: msgspec.Raw | float = 0.0
     dur: float = 0.0
-    id: int | str | None = None
     args: Args = Args()
+    has_duration: ClassVar[bool] = True
+
+
+class Arrow(Event, gc=False, tag_field="ph", tag="s"):
+    """The beginning of an arrow from event to event."""
+
+    id: int | str | None = None
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: msgspec.Raw | float = 0.0
+    cat: str = ""
+
+
+class ArrowEnd(Arrow, gc=False, tag="f"):
+    """The end of an arrow."""
 
 
 # Up to here, 101 days, floats lie closer than nanoseconds; Kineto counts from the last quarter.
 _Microseconds = Annotated[float, msgspec.Meta(gt=-(2.0**43), lt=2.0**43)]
 
 
-def _decoder_of(args: type[msgspec.Struct], ts: Any, absent: Any) -> msgspec.json.Decoder[Any]:
-    """Decodes a list of events with arguments of a kind and times of a kind."""
-    fields = [("args", args, args()), ("ts", ts, absent)]
-    event: Any = msgspec.defstruct("Event", fields, bases=(Event,), gc=False)
-    return msgspec.json.Decoder(list[event])
+def _other(phase: str, *fields: Any) -> type[msgspec.Struct]:
+    """Events of a phase of which nothing is read."""
+    return msgspec.defstruct("Other", fields, bases=(Event,), gc=False, tag_field="ph", tag=phase)
+
+
+_OTHERS = tuple(map(_other, "CIMit"))
+_TO_ACTIVITIES = tuple(_other(phase, ("cat", Literal["ac2g"], "ac2g")) for phase in "sf")
+
+
+def _decoder_of(
+    args: type[msgspec.Struct], ts: Any, absent: Any, *, links: bool = True
+) -> msgspec.json.Decoder[list[Any]]:
+    """Decodes a list of events with arguments of a kind and times of a kind; where no ``links`` of
+    autograd are expected, arrows have to be of those to activities."""
+    of_span = [("ts", ts, absent), ("dur", float, 0.0), ("args", args, args())]
+    arrows = [
+        msgspec.defstruct("Arrow", [("ts", ts, absent)], bases=(base,), gc=False)
+        for base in (Arrow, ArrowEnd)
+    ]
+    span = msgspec.defstruct("Span", of_span, bases=(Span,), gc=False)
+    every: Any = functools.reduce(or_, (*_OTHERS, *(arrows if links else _TO_ACTIVITIES)), span)
+    return msgspec.json.Decoder(list[every])
 
 
 class _AnyEvent(msgspec.Struct, gc=False):
@@ -124,44 +179,46 @@ class Chunk:
     """Events of a part of a file.
 
     Attributes:
-        events: all of them. tables: those of each table, in the file's order.
-        arrows: those of autograd. categories: all that there are.
-        announced: what process groups announce of communication kernels, by the identity of their
-            events.
+        events: all of them. spans: those that are read, in the file's order.
+        categories: the category of each span, as ``Categories`` numbers it.
+        activities: the spans that are kernels, memcpys and memsets.
+        announced: what process groups announce of each of these; empty where none communicates.
+        arrows: those of autograd.
     """
 
     events: Sequence[Event]
-    tables: Mapping[str, list[Event]]
-    arrows: list[Event]
-    categories: frozenset[str]
-    announced: Mapping[int, Announced] = dataclasses.field(default_factory=dict)
+    spans: Sequence[Span]
+    categories: NDArray[np.int8]
+    activities: Sequence[Span]
+    arrows: Sequence[Arrow]
+    announced: Sequence[Announced | None] = ()
 
 
-def sort_out(events: Sequence[Event]) -> Chunk:
-    """The events of each table. What we do not read (arrows to activities, metadata) is in none."""
-    sinks = _Sinks()
-    for event in events:
-        sinks[event.cat](event)
-    tables = {
-        table: [event for event in found if event.ph == "X"]
-        for table, found in sinks.tables.items()
-        if table
-    }
-    arrows = [event for event in sinks.arrows if event.ph != "X"]
-    return Chunk(events, tables, arrows, frozenset(sinks))
+class Categories(dict[str, int]):
+    """Numbers categories by the table of their events, and what they are in it; what is not read is
+    ``NO_ID``."""
+
+    def __missing__(self, category: str) -> int:
+        table = table_of(category)
+        kind = ACTIVITY_KINDS.get(category, category == ANNOTATION)
+        number = self[category] = (TABLES.index(table) * KINDS + kind) if table else NO_ID
+        return number
 
 
-class _Sinks(dict[str, "Callable[[Event], None]"]):
-    """Where the events of each category go."""
-
-    def __init__(self) -> None:
-        self.tables: dict[str, list[Event]] = {}
-        self.arrows: list[Event] = []
-
-    def __missing__(self, category: str) -> Callable[[Event], None]:
-        rows = self.arrows if category in FLOWS else self.tables.setdefault(table_of(category), [])
-        sink = self[category] = rows.append
-        return sink
+def sort_out(events: Sequence[Event], known: Categories) -> Chunk:
+    """The events that are read. Others are arrows to activities, metadata, ..."""
+    spans: Any = [event for event in events if event.has_duration]
+    categories = np.fromiter(
+        map(known.__getitem__, [one.cat for one in spans]), np.int8, len(spans)
+    )
+    if (categories == NO_ID).any():
+        rows = np.flatnonzero(categories != NO_ID)
+        spans, categories = [spans[row] for row in rows.tolist()], categories[rows]
+    activities = np.flatnonzero(categories // KINDS == TABLES.index("activity")).tolist()
+    arrows: list[Any] = []
+    if any(issubclass(kind, Arrow) for kind in set(map(type, events))):
+        arrows = [one for one in events if isinstance(one, Arrow) and one.cat in FLOWS]
+    return Chunk(events, spans, categories, [spans[row] for row in activities], arrows)
 
 
 InputsRead = Literal["none", "presence", "all"]
@@ -172,18 +229,26 @@ _ARGS: dict[InputsRead, type[Args]] = {
     "presence": ArgsWithDims,
     "all": ArgsWithInputs,
 }
-# How many fields of the inputs that is.
-_INPUTS_READ: dict[InputsRead, int] = {"none": 0, "presence": 1, "all": 4}
-# Of each the quick form, then the one for times that a float does not hold.
-_FORMS = {
-    inputs: (_decoder_of(args, _Microseconds, 0.0), _decoder_of(args, msgspec.Raw, _ZERO))
-    for inputs, args in _ARGS.items()
-}
+
+
+@functools.cache
+def _forms(inputs: InputsRead) -> tuple[msgspec.json.Decoder[list[Any]], ...]:
+    """From the quickest to the one that decodes links of autograd, and times that a float does not
+    hold."""
+    args = _ARGS[inputs]
+    return (
+        _decoder_of(args, _Microseconds, 0.0, links=False),
+        _decoder_of(args, _Microseconds, 0.0),
+        _decoder_of(args, msgspec.Raw, _ZERO),
+    )
+
+
 _with_any_args = _decoder_of(_AnyArgs, msgspec.Raw, _ZERO)
 _any = msgspec.json.Decoder(list[_AnyEvent])
 _any_args = msgspec.json.Decoder(_AnyArgs)
 _FIELDS = (("name", str), ("pid", int | str), ("tid", int | str), ("dur", float))
-_FLOW_FIELDS = (*_FIELDS, ("id", int | str | None))
+_ARROW_FIELDS = (("pid", int | str), ("tid", int | str), ("id", int | str | None))
+_ARROWS = {"s": Arrow, "f": ArrowEnd}
 
 
 class Decoder:
@@ -191,8 +256,9 @@ class Decoder:
 
     def __init__(self, inputs: InputsRead) -> None:
         self._inputs = inputs
-        self._forms = list(_FORMS[inputs])
+        self._forms = _forms(inputs)
         self._has_other_names = False
+        self.categories = Categories()
 
     def decode(self, text: bytes | bytearray | memoryview) -> Chunk:
         """The events of a chunk: a JSON list. Their times are all text or all floats.
@@ -201,41 +267,34 @@ class Decoder:
             msgspec.DecodeError: it is none, or a value that is read does not fit.
         """
         chunk = self._decoded(text)
-        places = _places_of_communication(chunk)
-        if not places:  # of most traces; the others are decoded once more
-            return chunk
-        said = zip(places, announced(text, places), strict=True)
-        return replace(chunk, announced={id(chunk.events[at]): one for at, one in said})
+        if any(map(communicates, {one.name for one in chunk.activities})):  # in few traces
+            chunk = replace(chunk, announced=announced(text, chunk.activities))
+        return chunk
 
     def _decoded(self, text: bytes | bytearray | memoryview) -> Chunk:
         try:
             if not self._has_other_names:
-                chunk = sort_out(self._in_first_form_that_fits(text))
+                chunk = sort_out(self._in_first_form_that_fits(text), self.categories)
                 # A file that needs the other names once will go on doing so.
-                self._has_other_names = _need_other_names(chunk)
+                self._has_other_names = _need_other_names(chunk, self.categories)
                 if not self._has_other_names:
                     return chunk
-            return sort_out(
-                [self._with_usual_names(event) for event in _with_any_args.decode(text)]
-            )
+            events = [self._with_usual_names(event) for event in _with_any_args.decode(text)]
         except msgspec.ValidationError:
-            events = enumerate(_any.decode(text))
-            return sort_out([self._leniently(i, event) for i, event in events])
+            events = [self._leniently(i, event) for i, event in enumerate(_any.decode(text))]
+        return sort_out(events, self.categories)
 
-    def _in_first_form_that_fits(self, text: bytes | bytearray | memoryview) -> list[Event]:
+    def _in_first_form_that_fits(self, text: bytes | bytearray | memoryview) -> list[Any]:
         """Raises msgspec.ValidationError: none does."""
-        events: list[Event]
-        try:
-            events = self._forms[0].decode(text)
-        except msgspec.ValidationError:
-            if len(self._forms) < 2:
-                raise
-            events = self._forms[1].decode(text)
-            del self._forms[0]  # later times of the file are as large
-        return events
+        for i, form in enumerate(self._forms[:-1]):
+            with contextlib.suppress(msgspec.ValidationError):
+                events = form.decode(text)
+                self._forms = self._forms[i:]  # the rest of the file needs the same
+                return events
+        return self._forms[-1].decode(text)
 
-    def _with_usual_names(self, event: Event) -> Event:
-        if event.ph == "X":
+    def _with_usual_names(self, event: Any) -> Any:
+        if event.has_duration:
             event.args = self._usual(event.args)
         return event
 
@@ -246,12 +305,20 @@ class Decoder:
         external_id, stream = (
             next((one for one in found if one is not None), NO_ID) for found in (ids, streams)
         )
-        inputs = (args.dims, args.strides, args.dtypes, args.values)
         return _ARGS[self._inputs](
             *(external_id, args.device, args.context, stream, args.correlation, args.bytes),
             *(args.registers, args.shared_memory, args.grid, args.block),
-            *inputs[: _INPUTS_READ[self._inputs]],
+            *self._inputs_of(args),
         )
+
+    def _inputs_of(self, args: Any) -> tuple[Any, ...]:
+        if self._inputs == "none":
+            return ()
+        if args.dims is not NOT_THERE and bytes(args.dims)[:1] != b"[":
+            raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
+        if self._inputs == "presence":
+            return (msgspec.UNSET if args.dims is NOT_THERE else _Dims(),)
+        return args.dims, args.strides, args.dtypes, args.values
 
     def _leniently(self, i: int, event: _AnyEvent) -> Event:
         """The event if it is one that is read; one of no category otherwise.
@@ -263,26 +330,18 @@ class Decoder:
             is_object = bytes(event.args)[:1] == b"{"
             args = self._usual(_any_args.decode(event.args if is_object else b"{}"))
             values = _fitting(i, event, _FIELDS)
-            return Event("X", event.cat, **values, ts=event.ts, args=args)
+            return Span(event.cat, **values, ts=event.ts, args=args)
         if event.ph in ("s", "f") and event.cat in FLOWS:
-            return Event(event.ph, event.cat, **_fitting(i, event, _FLOW_FIELDS), ts=event.ts)
+            values = _fitting(i, event, _ARROW_FIELDS)
+            return _ARROWS[event.ph](**values, ts=event.ts, cat=event.cat)
         return Event()
 
 
-def _places_of_communication(chunk: Chunk) -> list[int]:
-    """Where the communication kernels of a chunk are among its events."""
-    activities = chunk.tables.get("activity", ())
-    if not any(map(communicates, {one.name for one in activities})):
-        return []
-    talking = {id(one) for one in activities if communicates(one.name)}
-    return [at for at, one in enumerate(chunk.events) if id(one) in talking]
-
-
-def _need_other_names(chunk: Chunk) -> bool:
+def _need_other_names(chunk: Chunk, categories: Categories) -> bool:
     """Whether what we read of some event stands under another name in its arguments."""
-    if not OLD_CATEGORIES.isdisjoint(chunk.categories):
+    if not OLD_CATEGORIES.isdisjoint(categories):
         return True
-    return NO_ID in [event.args.stream for event in chunk.tables.get("activity", ())]
+    return NO_ID in [event.args.stream for event in chunk.activities]
 
 
 def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
@@ -323,22 +382,34 @@ class _Args(msgspec.Struct, gc=False):
     number: Any = msgspec.field(name="Seq", default=None)
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Activity(msgspec.Struct, gc=False):
+    ph: Any = ""
+    cat: Any = ""
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_events = msgspec.json.Decoder(list[_Event])
+_activities = msgspec.json.Decoder(list[_Activity])
 _args = msgspec.json.Decoder(_Args)
 
 
-def announced(text: bytes | bytearray | memoryview, places: Sequence[int]) -> tuple[Announced, ...]:
-    """Read what the process group announces of some events of a chunk.
+def announced(
+    text: bytes | bytearray | memoryview, activities: Sequence[Span]
+) -> list[Announced | None]:
+    """Read what the process group announces of the activities of a chunk: None of those that do not
+    communicate.
 
     Args:
-        text: a JSON list of events. places: which of them, from 0.
+        text: a JSON list of events.
     """
-    events = _events.decode(text)
-    return tuple(_announced(bytes(events[at].args)) for at in places)
+    args = [
+        event.args
+        for event in _activities.decode(text)
+        if event.ph == "X" and isinstance(event.cat, str) and event.cat in ACTIVITY_KINDS
+    ]
+    return [
+        _announced(bytes(said)) if communicates(one.name) else None
+        for said, one in zip(args, activities, strict=True)
+    ]
 
 
 def _announced(text: bytes) -> Announced:
@@ -391,32 +462,22 @@ class Inputs(dict["tuple[bytes, ...] | None", int]):
         number = self[key] = len(self)
         return number
 
-    def codes(self, arguments: Sequence[Any]) -> Ints | None:
-        """The numbers of a chunk of operators, read while its text is there; None where inputs are
-        not read."""
-        if not arguments or not isinstance(arguments[0], ArgsWithInputs):
-            return None
+    def columns(self, arguments: Sequence[Any]) -> dict[str, Ints | Bools]:
+        """Which operators of a chunk have inputs, and the numbers of these, read while its text is
+        there; nothing where they are not recorded, or not read."""
+        if isinstance(arguments[0], ArgsWithDims):
+            there = [args.dims is not msgspec.UNSET for args in arguments]
+            return {"has_inputs": np.fromiter(there, np.bool_, len(there))}
+        if not isinstance(arguments[0], ArgsWithInputs):
+            return {}
         keys = [
             (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
             if args.dims is not NOT_THERE
             else None
             for args in arguments
         ]
-        return numbered(self, keys)
-
-
-def presence(arguments: Sequence[Any]) -> Bools | None:
-    """Which of a chunk of operators have inputs; None where they are not recorded.
-
-    Raises:
-        msgspec.ValidationError: what stands in their place is no list.
-    """
-    if not arguments or not isinstance(arguments[0], ArgsWithDims):
-        return None
-    dims = [args.dims for args in arguments]
-    if not all(bytes(one).startswith(b"[") for one in dims if one is not NOT_THERE):
-        raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
-    return np.fromiter((one is not NOT_THERE for one in dims), np.bool_, len(dims))
+        codes = numbered(self, keys)
+        return {"has_inputs": codes != 0, "inputs": codes}
 
 
 def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:

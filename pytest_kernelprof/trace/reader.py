@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import functools
 import gc
 import mmap
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,15 +42,23 @@ from pytest_kernelprof.trace.columns import (
     Waits,
     numbered,
 )
-from pytest_kernelprof.trace.events import Decoder, Inputs, presence, sort_out
+from pytest_kernelprof.trace.events import (
+    KINDS,
+    TABLES,
+    ArrowEnd,
+    Categories,
+    Decoder,
+    Inputs,
+    sort_out,
+)
 from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
-from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION, back_end_of
+from pytest_kernelprof.trace.vocabulary import back_end_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pytest_kernelprof.trace.columns import Announced, Ints
-    from pytest_kernelprof.trace.events import Args, Chunk, Event, InputsRead
+    from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Event, InputsRead, Span
 
 
 _NAME = re.compile(
@@ -75,8 +83,8 @@ def _escaped(line: re.Match[bytes]) -> bytes:
     return line[1] + _BARE_QUOTE.sub(rb'\\"', name) + end[0]
 
 
-# With chunks eight times as large, which leave the processor's cache, reading takes twice as long.
-_CHUNK_BYTES = 1 << 19
+# The objects of a chunk twice as large leave the processor's cache.
+_CHUNK_BYTES = 1 << 18
 _LONGEST_EVENT = 1 << 26
 
 # How torch lays out the file, to the newline. No JSON string holds a bare newline.
@@ -102,6 +110,11 @@ class LaidOutByTorch:
         self._decoder = Decoder("none")
         self.around = b""
         """What is around the events, once they have been read: a document without any."""
+
+    @property
+    def categories(self) -> Collection[str]:
+        """The categories of the events so far."""
+        return self._decoder.categories
 
     def __iter__(self) -> Iterator[Chunk]:
         """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
@@ -244,7 +257,7 @@ class Threads(dict[int | str, "_ThreadsOfProcess"]):
         found = self[process] = _ThreadsOfProcess(_plain_number(process), self.numbers)
         return found
 
-    def of(self, events: Sequence[Event]) -> Ints:
+    def of(self, events: Sequence[Span | Arrow]) -> Ints:
         """The number of each event's thread."""
         numbers: Ints = array([self[event.pid][event.tid] for event in events], np.int32)
         return numbers
@@ -314,36 +327,20 @@ _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
 _NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 
-# What each table holds beside name, start and end.
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "operator": ("thread", "annotation", "external_id"),
-    "call": ("thread", "external_id", "correlation"),
-    "activity": ("kind", "process", "correlation", "external_id", "bytes"),
-    "wait": ("correlation",),
-    "overhead": (),
-    "frame": ("thread",),
-}
-# Comprehensions that name the field are what Python reads fields fastest with.
-_FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
-    "external_id": lambda args: [one.external_id for one in args],
-    "correlation": lambda args: [one.correlation for one in args],
-    "bytes": lambda args: [one.bytes for one in args],
-}
-
 
 class Builder:
     """Takes events and turns them into columns."""
 
     def __init__(self) -> None:
-        self._threads, self._processes = Threads(), Threads()
-        self._names = {table: Different[str]() for table in _COLUMNS}
+        self._threads = Threads()
+        self._names = Different[str]()
         self._inputs = Inputs()
         self._ways = Ways()
         self._announced: Different[Announced | None] = Different()
         self._announced[None]  # 0 is an activity without an announcement
-        self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
+        self._spans: list[dict[str, Any]] = []
+        self._activities: list[dict[str, Any]] = []
         self._arrows: list[tuple[bool, Any, int, int]] = []
-        self._categories: set[str] = set()
 
     def add(self, chunk: Chunk) -> None:
         """Read a chunk; its events are needed no more afterwards.
@@ -351,86 +348,88 @@ class Builder:
         Raises:
             ValueError, ArithmeticError: a value does not fit; ``DoesNotFitError`` names it.
         """
-        self._categories |= chunk.categories
+        spans, args = chunk.spans, [one.args for one in chunk.spans]
+        start = nanoseconds([one.ts for one in spans])
+        columns = {
+            "category": chunk.categories,
+            "name": numbered(self._names, [one.name for one in spans]),
+            "start": start,
+            "end": _ends(start, [one.dur for one in spans]),
+            "thread": self._threads.of(spans),
+            "external_id": column_of("external_id", [one.external_id for one in args]),
+            "correlation": column_of("correlation", [one.correlation for one in args]),
+        }
+        self._spans.append(columns | (self._inputs.columns(args) if args else {}))
+        args, announced = [one.args for one in chunk.activities], chunk.announced
+        columns = {
+            "bytes": column_of("bytes", [one.bytes for one in args]),
+            "way": self._ways.codes(args),
+            "announced": numbered(self._announced, announced or [None] * len(args)),
+        }
+        self._activities.append(columns)
         self._arrows += zip(
-            [event.ph == "s" for event in chunk.arrows],
-            [event.id for event in chunk.arrows],
+            [not isinstance(one, ArrowEnd) for one in chunk.arrows],
+            [one.id for one in chunk.arrows],
             self._threads.of(chunk.arrows).tolist(),
-            nanoseconds([event.ts for event in chunk.arrows]).tolist(),
+            nanoseconds([one.ts for one in chunk.arrows]).tolist(),
             strict=True,
         )
-        for table, events in chunk.tables.items():
-            if events:
-                self._parts[table].append(self._chunk(table, events, chunk.announced))
 
-    def trace(self, document: _Document, source: str) -> Trace:
-        """The trace of all chunks, each table sorted by start. ``document``: what is around them"""
-        columns = {table: self._finished(table, parts) for table, parts in self._parts.items()}
+    def trace(self, document: _Document, source: str, categories: Collection[str]) -> Trace:
+        """The trace of all chunks, each table sorted by start.
+
+        Args:
+            document: what is around them. categories: all that they have.
+        """
         codes: dict[int | str, int] = {}
         processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.numbers]
-        calls = Calls(**columns["call"])
+        process_of_thread = np.array(processes, np.int64)
+        tables = self._tables()
+        activities = tables["activity"]
+        activities["process"] = process_of_thread[activities["thread"]]
+        calls = _filled(Calls, tables["call"])
         return Trace(
             source=source,
-            operators=Operators(**columns["operator"]),
+            operators=_filled(Operators, tables["operator"]),
             calls=calls,
-            activities=Activities(**columns["activity"]),
-            waits=Waits(**columns["wait"]),
-            overheads=Spans(**columns["overhead"]),
-            frames=Frames(**columns["frame"]),
+            activities=_filled(Activities, activities),
+            waits=_filled(Waits, tables["wait"]),
+            overheads=_filled(Spans, tables["overhead"]),
+            frames=_filled(Frames, tables["frame"]),
             flows=_flows(self._arrows),
             threads=tuple(thread for _, thread in self._threads.numbers),
-            process_of_thread=np.array(processes, np.int64),
+            process_of_thread=process_of_thread,
             devices=_devices(document),
             recording=_recording(document.kernelprof, source),
-            back_end=back_end_of(self._categories, calls.name.distinct()),
-            categories=frozenset(self._categories),
+            back_end=back_end_of(categories, calls.name.distinct()),
+            categories=frozenset(categories),
             rank=_rank(document),
         )
 
-    def _finished(self, table: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        columns = _joined(parts) or dict(_empty(table))
-        columns["name"] = Names(columns["name"], tuple(self._names[table]))
-        if table == "operator":
-            codes = columns["inputs"]
-            columns["inputs"] = None if codes is None else Coded(codes, self._inputs.known)
-        if table == "activity":
-            columns |= self._ways.columns(columns.pop("way"))
-            codes = columns["announced"]
-            columns["announced"] = None if codes is None else Coded(codes, tuple(self._announced))
-        return columns
-
-    def _chunk(
-        self, table: str, events: Sequence[Event], said: Mapping[int, Announced]
-    ) -> dict[str, Any]:
-        start = nanoseconds([event.ts for event in events])
-        columns: dict[str, Any] = {
-            "name": numbered(self._names[table], [event.name for event in events]),
-            "start": start,
-            "end": _ends(start, [event.dur for event in events]),
-        }
-        args = [event.args for event in events]
-        for name in _COLUMNS[table]:
-            columns[name] = self._column(name, events, args)
-        if table == "activity":
-            columns["way"] = self._ways.codes(args)
-            known = [said.get(id(event)) for event in events] if said else []
-            columns["announced"] = numbered(self._announced, known) if said else None
-        if table == "operator":
-            columns["has_inputs"] = presence(args)
-            columns["inputs"] = self._inputs.codes(args)
-        return columns
-
-    def _column(self, name: str, events: Sequence[Event], args: Sequence[Args]) -> Any:
-        if name == "thread":
-            return self._threads.of(events)
-        if name == "process":
-            processes = self._processes
-            return array([processes[event.pid][0] for event in events], np.int32)
-        if name == "annotation":
-            return array([event.cat == ANNOTATION for event in events], np.bool_)
-        if name == "kind":
-            return array([ACTIVITY_KINDS[event.cat] for event in events], np.int8)
-        return column_of(name, _FIELD[name](args))
+    def _tables(self) -> dict[str, dict[str, Any]]:
+        """The columns of each table, sorted by start."""
+        spans, activities = _joined(self._spans), _joined(self._activities)
+        table_of_span, spans["kind"] = np.divmod(spans.pop("category"), KINDS)
+        spans["annotation"] = spans["kind"].astype(np.bool_)
+        spans["name"] = Names(spans["name"], tuple(self._names))
+        if "inputs" in spans:
+            spans["inputs"] = Coded(spans["inputs"], self._inputs.known)
+        activities |= self._ways.columns(activities.pop("way"))
+        announced = Coded(activities["announced"], tuple(self._announced))
+        activities["announced"] = announced if len(self._announced) > 1 else None
+        tables = {}
+        for number, table in enumerate(TABLES):
+            rows = np.flatnonzero(table_of_span == number)
+            start = spans["start"][rows]
+            order: Any = slice(None)
+            if (start[1:] < start[:-1]).any():
+                order = np.argsort(start, kind="stable")
+            rows = rows[order]
+            tables[table] = {name: column[rows] for name, column in spans.items()}
+            if table == "activity":
+                more = {n: one if one is None else one[order] for n, one in activities.items()}
+                tables[table] |= more
+        return tables
 
 
 def _ends(start: Ints, durations: Sequence[float]) -> Ints:
@@ -473,35 +472,24 @@ def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
     return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
 
 
-@functools.cache
-def _empty(table: str) -> dict[str, Any]:
-    """The columns of a table without rows, shared by all traces that have none."""
-    return Builder()._chunk(table, [], {})
+Table = TypeVar("Table", bound=Spans)
+
+
+def _filled(table: type[Table], columns: dict[str, Any]) -> Table:
+    """A table of those columns that it has."""
+    named: Any = {one.name: columns.get(one.name) for one in fields(table)}
+    return table(**named)
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The chunks of a table as one, sorted by start; nothing where there are none.
+    """The chunks as one, column by column, so that memory holds one of them twice and not all.
 
-    Column by column, so that memory holds one of them twice and not all.
+    A chunk without rows may have fewer columns.
     """
-    if not parts:
-        return {}
-    starts = np.concatenate([part["start"] for part in parts])
-    sorted_already = bool((starts[1:] >= starts[:-1]).all())
-    order = slice(None) if sorted_already else np.argsort(starts, kind="stable")
-    return {name: _joined_column(name, parts, order) for name in list(parts[0])}
-
-
-def _joined_column(name: str, parts: list[dict[str, Any]], order: Any) -> Any:
-    columns = [part.pop(name) if name != "start" else part[name] for part in parts]
-    present = next((column for column in columns if column is not None), None)
-    if present is None:
-        return None
-    columns = [
-        np.zeros(len(part["start"]), present.dtype) if column is None else column
-        for part, column in zip(parts, columns, strict=True)
-    ]
-    return (np.concatenate(columns) if len(columns) > 1 else columns[0])[order]
+    names = {name for part in parts for name in part}
+    return {
+        name: np.concatenate([part.pop(name) for part in parts if name in part]) for name in names
+    }
 
 
 def _flows(arrows: Sequence[tuple[bool, Any, int, int]]) -> Flows:
@@ -582,7 +570,7 @@ def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Tr
         chunks = LaidOutByTorch(text, inputs)
         for chunk in chunks:
             builder.add(chunk)
-    return builder.trace(_document.decode(chunks.around), source)
+    return builder.trace(_document.decode(chunks.around), source, chunks.categories)
 
 
 def _read_whole(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:
@@ -616,7 +604,7 @@ def _read_as_any_json(data: bytes | mmap.mmap, source: str, inputs: InputsRead) 
             raise _named(source, chunk.events, first, error) from None
     # The events are views into the file's memory; it can be closed only without them.
     raw.clear()
-    return builder.trace(document, source)
+    return builder.trace(document, source, decoder.categories)
 
 
 def _decoded_document(data: bytes | mmap.mmap) -> _Document:
@@ -651,7 +639,7 @@ def _named(source: str, events: Sequence[Event], first: int, error: Exception) -
     """The error with the event of the chunk in which it lies."""
     for i, event in enumerate(events):
         try:
-            Builder().add(sort_out([event]))
+            Builder().add(sort_out([event], Categories()))
         except msgspec.ValidationError as wrong:  # noqa: PERF203 (only once there is an error)
             return msgspec.ValidationError(f"{wrong} - at `$.traceEvents[{first + i}].args`")
         except DoesNotFitError as wrong:
