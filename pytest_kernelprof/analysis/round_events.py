@@ -17,20 +17,9 @@ from pytest_kernelprof.records.profile import (
     Wait,
 )
 from pytest_kernelprof.records.recording import OwnNames
+from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
 from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
-from pytest_kernelprof.trace.vocabulary import (
-    CLOSING_CALL,
-    COMPILED_REGION,
-    DIRECTION,
-    INDUCTOR_GRAPH,
-    NOT_A_HOST_WAIT,
-    OPERATOR,
-    POLLING,
-    TO_PAGEABLE,
-    WAIT_CALL,
-    matches,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,7 +120,7 @@ def directions(copies: Names) -> Names:
 
 
 def _direction(name: str) -> str:
-    match = DIRECTION.search(name)
+    match = vocabulary.DIRECTION.search(name)
     return f"{match[1]}2{match[2]}".lower() if match else "?"
 
 
@@ -253,7 +242,7 @@ def _computing(reading: Reading) -> tuple[Bools, Bools]:
     ops, parent = reading.trace.operators, reading.links.parent
     recording = reading.trace.recording
     noted = recording.compute_operators
-    counts = OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
+    counts = vocabulary.OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
     ranges = _ranges(ops, recording.bare_operators)
     computes = ops.name.that(counts) & ~ranges
     # A library's operator for all devices: by others that count, or by code of its own.
@@ -300,13 +289,15 @@ def silent_regions(reading: Reading) -> int:
     that Inductor made: their back end computes elsewhere."""
     ops, links = reading.trace.operators, reading.links
     inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
-    called = matches(ops.name, COMPILED_REGION) & inside
+    called = vocabulary.matches(ops.name, vocabulary.COMPILED_REGION) & inside
     regions = set(np.flatnonzero(called).tolist())
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
     computes, _ = _computing(reading)
-    telling = np.flatnonzero(computes | matches(ops.name, INDUCTOR_GRAPH)).tolist()
+    telling = np.flatnonzero(
+        computes | vocabulary.matches(ops.name, vocabulary.INDUCTOR_GRAPH)
+    ).tolist()
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 
@@ -362,8 +353,10 @@ def waiting_calls(reading: Reading) -> Bools:
     calls = trace.calls
     recorded = trace.waits.correlation[_is_host_wait(trace)]
     waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
-    waits = (waits | matches(calls.name, WAIT_CALL)) & ~matches(calls.name, POLLING)
-    to_pageable = matches(trace.activities.name, TO_PAGEABLE)
+    waits = (waits | vocabulary.matches(calls.name, vocabulary.WAIT_CALL)) & ~vocabulary.matches(
+        calls.name, vocabulary.POLLING
+    )
+    to_pageable = vocabulary.matches(trace.activities.name, vocabulary.TO_PAGEABLE)
     copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
     waits[copies[copies != NO_ID]] = True
     return waits
@@ -395,12 +388,12 @@ def _closes_the_recording(trace: Trace) -> Bools:
     """The synchronisation with which the profiler ends every recording, where it is the last call
     of the trace."""
     last = np.arange(len(trace.calls)) == len(trace.calls) - 1
-    closes: Bools = last & matches(trace.calls.name, CLOSING_CALL)
+    closes: Bools = last & vocabulary.matches(trace.calls.name, vocabulary.CLOSING_CALL)
     return closes
 
 
 def _is_host_wait(trace: Trace) -> Bools:
-    return np.logical_not(matches(trace.waits.name, NOT_A_HOST_WAIT))
+    return np.logical_not(vocabulary.matches(trace.waits.name, vocabulary.NOT_A_HOST_WAIT))
 
 
 _DEEPEST = 200

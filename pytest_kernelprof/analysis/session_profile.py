@@ -10,24 +10,11 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from pytest_kernelprof.analysis import round_events
+from pytest_kernelprof.analysis import metric_values, round_events
 from pytest_kernelprof.analysis.collectives import (
     COMMUNICATION,
     collectives_of,
     communication_metrics,
-)
-from pytest_kernelprof.analysis.metric_values import (
-    NOT_ON_THE_CPU,
-    absent,
-    bound_of,
-    device_metrics,
-    extended,
-    gaps_of,
-    host_metrics,
-    host_shares,
-    memory_metrics,
-    metric_of,
-    timeline_of,
 )
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
@@ -123,17 +110,20 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     profile, conditions = facts.profile, recording.conditions or Conditions()
     on_cpu, clock = profile.environment.kind == "cpu", profile.integrity.clock
     more = recording.more_rounds
-    found = {name: extended(metric, more.get(name, ())) for name, metric in profile.metrics.items()}
+    found = {
+        name: metric_values.extended(metric, more.get(name, ()))
+        for name, metric in profile.metrics.items()
+    }
     timings = None if clock else recording.host_timings
-    found |= host_metrics(timings, {} if on_cpu else found, clock)
-    found |= memory_metrics(recording, on_cpu=on_cpu)
+    found |= metric_values.host_metrics(timings, {} if on_cpu else found, clock)
+    found |= metric_values.memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
-    found |= {name: absent(name, why) for name, why in recording.no_times.items()}
-    why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
-    metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
+    found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}
+    why = metric_values.NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
+    metrics = {name: found.get(name) or metric_values.absent(name, why) for name in METRICS}
     second = {}
     if recording.second_look and timings:
-        second = host_metrics(recording.second_look, {} if on_cpu else metrics)
+        second = metric_values.host_metrics(recording.second_look, {} if on_cpu else metrics)
     return structs.replace(
         profile,
         label=label,
@@ -145,7 +135,9 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         ),
         metrics=metrics,
         second_look=second,
-        bound=bound_of(metrics, timings, recording.roofline, contended=conditions.contended),
+        bound=metric_values.bound_of(
+            metrics, timings, recording.roofline, contended=conditions.contended
+        ),
         conditions=conditions,
         in_place=recording.in_place,
         cupti_ratio=recording.host_timings.cupti_ratio if recording.host_timings else None,
@@ -156,7 +148,7 @@ def unmeasured(kind: DeviceKind, why: str) -> Profile:
     """What there is of a block that could not be measured: the reason, in place of every number."""
     return Profile(
         environment=Environment(kind, ""),
-        metrics={name: absent(name, why) for name in METRICS},
+        metrics={name: metric_values.absent(name, why) for name in METRICS},
         one_shot=True,
         integrity=Integrity((why,)),
     )
@@ -219,23 +211,25 @@ def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:
 def _recompiles(recording: Recording, missed: int) -> Metric:
     """Compilations, and calls that would be one had the compiler not given up on the code."""
     if recording.recompiles is None:
-        return absent("recompiles", _NOT_ASKED if recording.schema else _NOT_RECORDED)
+        return metric_values.absent("recompiles", _NOT_ASKED if recording.schema else _NOT_RECORDED)
     compiled, needed = recording.recompiles, missed if recording.may_refuse else 0
     why = _GAVE_UP if recording.refused or needed > compiled else ""
-    return metric_of("recompiles", [max(compiled, needed, recording.refused)], why)
+    return metric_values.metric_of("recompiles", [max(compiled, needed, recording.refused)], why)
 
 
 def _device_facts(reading: Reading) -> SessionFacts:
     waiting = round_events.waiting_calls(reading)
     of_rounds = round_events.host_waits(reading, waiting)
-    line, integrity = timeline_of(reading), check_integrity(reading)
-    metrics = device_metrics(reading, line, of_rounds)
+    line, integrity = metric_values.timeline_of(reading), check_integrity(reading)
+    metrics = metric_values.device_metrics(reading, line, of_rounds)
     metrics |= communication_metrics(reading)
     metrics |= _not_available(reading, integrity)
-    gaps = gaps_of(reading, line)
+    gaps = metric_values.gaps_of(reading, line)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
-        metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
+        metrics |= {
+            name: metric_values.absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")
+        }
     copies = round_events.activity_rows(reading, MEMCPY)[_fullest(metrics["memcpys"])]
     waits = np.array(of_rounds[_fullest(metrics["syncs"])], np.int64)
     return _facts(
@@ -248,7 +242,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
             copies=round_events.copies_of(reading, copies),
             waits=round_events.waits_of(reading, waits),
             gaps=gaps,
-            host_shares=host_shares(reading, waiting),
+            host_shares=metric_values.host_shares(reading, waiting),
             collectives=collectives_of(reading, _fullest(metrics["kernels"])),
         ),
         {
@@ -262,12 +256,12 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     classified = reading.trace.recording.compute_operators is not None
     counted = "compute operators" if classified else "outermost operators, not classified"
     reads = round_events.read_rows(reading)
-    would_wait = metric_of("would_wait", list(map(len, reads)))
+    would_wait = metric_values.metric_of("would_wait", list(map(len, reads)))
     read = reads[_fullest(would_wait)]
     if not classified:  # a read lies below an operator that is not known to compute
-        would_wait = absent("would_wait", counted)
+        would_wait = metric_values.absent("would_wait", counted)
     rows = round_events.counted_rows(reading)
-    count = metric_of("kernels", list(map(len, rows)), counted)
+    count = metric_values.metric_of("kernels", list(map(len, rows)), counted)
     problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
     integrity = Integrity(
         problems,
@@ -283,7 +277,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             integrity=integrity,
             metrics={"kernels": count, "would_wait": would_wait},
             waits=round_events.reads_as_waits(reading, read),
-            gaps=Gaps((), NOT_ON_THE_CPU),
+            gaps=Gaps((), metric_values.NOT_ON_THE_CPU),
         ),
         {"wait": read.tolist()},
     )
@@ -326,9 +320,9 @@ def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     unnamed = names_no_kernels(reading.trace)
     if unnamed:
         counts = ("kernels", "launches", "cuda_time", *COMMUNICATION)
-        return {name: absent(name, unnamed) for name in counts}
+        return {name: metric_values.absent(name, unnamed) for name in counts}
     if integrity.unknown_launches:
-        return {"launches": absent("launches", _UNKNOWN_LAUNCHES)}
+        return {"launches": metric_values.absent("launches", _UNKNOWN_LAUNCHES)}
     return {}
 
 

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from pytest_kernelprof.records.recording import OwnNames
+from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
-from pytest_kernelprof.trace.vocabulary import (
-    COMPILED_REGION,
-    LAUNCH,
-    LOOKUP,
-    NO_KERNEL,
-    REGION_BEGINS,
-    matches,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -383,7 +376,11 @@ def reading_of(trace: Trace) -> Reading:
         round_of_call,
         _round_of_activity(trace, links, layout, round_of_call, leaked),
         counts,
-        has_kernel | (matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)),
+        has_kernel
+        | (
+            vocabulary.matches(calls.name, vocabulary.LAUNCH)
+            & ~vocabulary.matches(calls.name, vocabulary.NO_KERNEL)
+        ),
         leaked,
     )
 
@@ -536,7 +533,7 @@ def missed_lookups(reading: Reading) -> int:
     What a new region looks up before it begins (torch 2.11) is the compiler's own code.
     """
     ops = reading.trace.operators
-    looks = ops.name.are(LOOKUP) & (reading.round_of_operator != NO_ID)
+    looks = ops.name.are(vocabulary.LOOKUP) & (reading.round_of_operator != NO_ID)
     if not looks.any():
         return 0
     by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
@@ -548,9 +545,9 @@ def _missed(followed_by: Sequence[str]) -> int:
     """How many of the lookups of one thread find nothing."""
     missed, of_compiler = 0, False
     for following in reversed(followed_by):
-        if following != LOOKUP:
-            of_compiler = following == REGION_BEGINS
-        missed += not of_compiler and COMPILED_REGION.search(following) is None
+        if following != vocabulary.LOOKUP:
+            of_compiler = following == vocabulary.REGION_BEGINS
+        missed += not of_compiler and vocabulary.COMPILED_REGION.search(following) is None
     return missed
 
 

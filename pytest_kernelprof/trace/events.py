@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
+from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import NO_ID, Announced, Input, numbered
-from pytest_kernelprof.trace.vocabulary import (
-    ACTIVITY_KINDS,
-    ANNOTATION,
-    FLOWS,
-    OLD_CATEGORIES,
-    communicates,
-    table_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,8 +192,8 @@ class Categories(dict[str, int]):
     ``NO_ID``."""
 
     def __missing__(self, category: str) -> int:
-        table = table_of(category)
-        kind = ACTIVITY_KINDS.get(category, category == ANNOTATION)
+        table = vocabulary.table_of(category)
+        kind = vocabulary.ACTIVITY_KINDS.get(category, category == vocabulary.ANNOTATION)
         number = self[category] = (TABLES.index(table) * KINDS + kind) if table else NO_ID
         return number
 
@@ -217,7 +210,7 @@ def sort_out(events: Sequence[Event], known: Categories) -> Chunk:
     activities = np.flatnonzero(categories // KINDS == TABLES.index("activity")).tolist()
     arrows: list[Any] = []
     if any(issubclass(kind, Arrow) for kind in set(map(type, events))):
-        arrows = [one for one in events if isinstance(one, Arrow) and one.cat in FLOWS]
+        arrows = [one for one in events if isinstance(one, Arrow) and one.cat in vocabulary.FLOWS]
     return Chunk(events, spans, categories, [spans[row] for row in activities], arrows)
 
 
@@ -267,7 +260,9 @@ class Decoder:
             msgspec.DecodeError: it is none, or a value that is read does not fit.
         """
         chunk = self._decoded(text)
-        if any(map(communicates, {one.name for one in chunk.activities})):  # in few traces
+        if any(
+            map(vocabulary.communicates, {one.name for one in chunk.activities})
+        ):  # in few traces
             chunk = replace(chunk, announced=announced(text, chunk.activities))
         return chunk
 
@@ -326,12 +321,12 @@ class Decoder:
         Raises:
             msgspec.ValidationError: one that is read has a field that does not fit.
         """
-        if event.ph == "X" and isinstance(event.cat, str) and table_of(event.cat):
+        if event.ph == "X" and isinstance(event.cat, str) and vocabulary.table_of(event.cat):
             is_object = bytes(event.args)[:1] == b"{"
             args = self._usual(_any_args.decode(event.args if is_object else b"{}"))
             values = _fitting(i, event, _FIELDS)
             return Span(event.cat, **values, ts=event.ts, args=args)
-        if event.ph in ("s", "f") and event.cat in FLOWS:
+        if event.ph in ("s", "f") and event.cat in vocabulary.FLOWS:
             values = _fitting(i, event, _ARROW_FIELDS)
             return _ARROWS[event.ph](**values, ts=event.ts, cat=event.cat)
         return Event()
@@ -339,7 +334,7 @@ class Decoder:
 
 def _need_other_names(chunk: Chunk, categories: Categories) -> bool:
     """Whether what we read of some event stands under another name in its arguments."""
-    if not OLD_CATEGORIES.isdisjoint(categories):
+    if not vocabulary.OLD_CATEGORIES.isdisjoint(categories):
         return True
     return NO_ID in [event.args.stream for event in chunk.activities]
 
@@ -404,10 +399,10 @@ def announced(
     args = [
         event.args
         for event in _activities.decode(text)
-        if event.ph == "X" and isinstance(event.cat, str) and event.cat in ACTIVITY_KINDS
+        if event.ph == "X" and isinstance(event.cat, str) and event.cat in vocabulary.ACTIVITY_KINDS
     ]
     return [
-        _announced(bytes(said)) if communicates(one.name) else None
+        _announced(bytes(said)) if vocabulary.communicates(one.name) else None
         for said, one in zip(args, activities, strict=True)
     ]
 

@@ -14,24 +14,9 @@ import numpy as np
 
 from pytest_kernelprof.records.environment import GraphProof, Integrity
 from pytest_kernelprof.records.recording import OwnNames
+from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
 from pytest_kernelprof.trace.correlation import nearest
-from pytest_kernelprof.trace.vocabulary import (
-    CAPTURE_BEGINS,
-    CAPTURE_ENDS,
-    COLD_CALL,
-    COLD_OVERHEAD,
-    COMPILATION,
-    GRAPH_LAUNCH,
-    MANY_ACTIVITIES,
-    MEMCPY_CALL,
-    MEMSET_CALL,
-    MTIA,
-    TIMED,
-    compilation_words,
-    matches,
-    tally,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +63,7 @@ def _late(reading: Reading) -> list[str]:
     if main == NO_ID:
         return []
     calls = trace.calls
-    launched = reading.launches | matches(calls.name, MEMCPY_CALL)
+    launched = reading.launches | vocabulary.matches(calls.name, vocabulary.MEMCPY_CALL)
     late_calls = launched & (calls.thread != main) & _outside(reading, calls.start)
     names: list[str] = calls.name[late_calls].tolist()
     if trace.recording.device_kind == "cpu":
@@ -134,7 +119,7 @@ def _check_repeated(reading: Reading) -> list[str]:
     activities = _repeated(acts, acts.correlation, *places) & (reading.round_of_activity != NO_ID)
     # Of two with one id the call tells already, unless it is a graph launch or was not recorded.
     known = links.call_of_activity
-    own_call = np.append(~matches(calls.name, MANY_ACTIVITIES), False)[known]
+    own_call = np.append(~vocabulary.matches(calls.name, vocabulary.MANY_ACTIVITIES), False)[known]
     activities &= ~own_call
     twice = _repeated(calls, calls.correlation, calls.thread) & (calls.correlation != NO_ID)
     operators = _repeated(ops, ops.external_id, ops.thread) & (ops.external_id > 0)
@@ -203,7 +188,9 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     acts, calls = trace.activities, trace.calls
     if not reading.layout.annotated or not len(calls):
         return []
-    of_graph = np.append(matches(calls.name, GRAPH_LAUNCH), True)[links.call_of_activity]
+    of_graph = np.append(vocabulary.matches(calls.name, vocabulary.GRAPH_LAUNCH), True)[
+        links.call_of_activity
+    ]
     rows = np.flatnonzero(~of_graph)
     call = links.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
@@ -248,7 +235,7 @@ def _said(wrong: Bools, table: Spans, words: str, more: str = "") -> list[str]:
     """One problem: how many rows are wrong, and which names they have; none where no row is."""
     if not wrong.any():
         return []
-    return [f"{int(wrong.sum())} {words} ({tally(table.name[wrong])}){more}"]
+    return [f"{int(wrong.sum())} {words} ({vocabulary.tally(table.name[wrong])}){more}"]
 
 
 _PROVING_REPLAYS = 3
@@ -301,14 +288,16 @@ def cold_signs(reading: Reading) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
     trace, ops = reading.trace, reading.trace.operators
     # What the compiler times by itself is no annotation, and no operator either.
-    compiling = matches(ops.name, COMPILATION) & (ops.annotation | matches(ops.name, TIMED))
-    loading = matches(trace.overheads.name, COLD_OVERHEAD)
-    calling = matches(trace.calls.name, COLD_CALL)
+    compiling = vocabulary.matches(ops.name, vocabulary.COMPILATION) & (
+        ops.annotation | vocabulary.matches(ops.name, vocabulary.TIMED)
+    )
+    loading = vocabulary.matches(trace.overheads.name, vocabulary.COLD_OVERHEAD)
+    calling = vocabulary.matches(trace.calls.name, vocabulary.COLD_CALL)
     signs: dict[str, None] = {}
     for table, chosen in ((trace.overheads, loading), (trace.calls, calling), (ops, compiling)):
         inside = reading.layout.round_at(table.start[chosen]) != NO_ID
         for name in table.name[chosen][inside]:
-            signs[compilation_words(str(name)) if table is ops else str(name)] = None
+            signs[vocabulary.compilation_words(str(name)) if table is ops else str(name)] = None
     return (*signs, *(f"{who} benched" for who in trace.recording.autotuned))
 
 
@@ -316,7 +305,10 @@ def _capturing(trace: Trace) -> Bools:
     """Calls between the begin and the end of a graph capture on their thread: they record nodes
     and execute nothing."""
     calls = trace.calls
-    begins, ends = matches(calls.name, CAPTURE_BEGINS), matches(calls.name, CAPTURE_ENDS)
+    begins, ends = (
+        vocabulary.matches(calls.name, vocabulary.CAPTURE_BEGINS),
+        vocabulary.matches(calls.name, vocabulary.CAPTURE_ENDS),
+    )
     inside = np.zeros(len(calls), np.bool_)
     if not begins.any():
         return inside
@@ -365,7 +357,11 @@ def _check_sentinels(layout: Layout) -> list[str]:
 
 def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
     calls = reading.trace.calls
-    copies = matches(calls.name, MEMCPY_CALL) & (reading.round_of_call != NO_ID) & ~capturing
+    copies = (
+        vocabulary.matches(calls.name, vocabulary.MEMCPY_CALL)
+        & (reading.round_of_call != NO_ID)
+        & ~capturing
+    )
     # A copy may also be carried out by a kernel (peer access, small strided copies).
     copies &= ~reading.has(MEMCPY) & ~reading.has(KERNEL)
     return _said(copies, calls, "memcpy calls have no copy in the trace")
@@ -374,14 +370,16 @@ def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
 def unrecorded_memsets(reading: Reading) -> int:
     """How many memset calls of the rounds have no memset in the trace. Healthy traces have such
     calls, too, so that is no loss, but then nobody can say how many memsets there were."""
-    found = matches(reading.trace.calls.name, MEMSET_CALL) & (reading.round_of_call != NO_ID)
+    found = vocabulary.matches(reading.trace.calls.name, vocabulary.MEMSET_CALL) & (
+        reading.round_of_call != NO_ID
+    )
     found &= ~reading.has(MEMSET) & ~reading.has(KERNEL)
     return int((found & ~_capturing(reading.trace)).sum()) if found.any() else 0
 
 
 def _check_recorded(trace: Trace) -> list[str]:
     """A kernel that was lost is known by its call: without calls none can be missed."""
-    if trace.back_end == MTIA:
+    if trace.back_end == vocabulary.MTIA:
         return [names_no_kernels(trace)]
     if len(trace.calls):
         return []
@@ -396,7 +394,7 @@ def _check_recorded(trace: Trace) -> list[str]:
 def names_no_kernels(trace: Trace) -> str:
     """Why kernels cannot be counted where the device's records are no kernels; empty where they
     are."""
-    if trace.back_end != MTIA:
+    if trace.back_end != vocabulary.MTIA:
         return ""
     return "not available: the records of an MTIA device do not name its kernels"
 
@@ -405,7 +403,7 @@ def _check_duplicates(reading: Reading) -> list[str]:
     """Each call has one activity, but for those of graphs and batches."""
     calls = reading.trace.calls
     twice = (reading.activities_of_call.sum(axis=1) > 1) & (reading.round_of_call != NO_ID)
-    twice &= ~matches(calls.name, MANY_ACTIVITIES)
+    twice &= ~vocabulary.matches(calls.name, vocabulary.MANY_ACTIVITIES)
     words = "calls have more than one activity"
     return _said(twice, calls, words, ": one is written twice, or calls share an id")
 
@@ -417,7 +415,9 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     as the later iterations of a WHILE node.
     """
     trace, round_of_call = reading.trace, reading.round_of_call
-    replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
+    replays = np.flatnonzero(
+        vocabulary.matches(trace.calls.name, vocabulary.GRAPH_LAUNCH) & (round_of_call != NO_ID)
+    )
     if not len(replays):
         return "none", []
     children, seen = reading.activities_of_call[replays], trace.recording.replays or ()
