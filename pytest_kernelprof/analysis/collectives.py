@@ -78,13 +78,8 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     return tuple(
         Collective(
             kernel=place,
-            operation=said.operation or operation_of(name),
-            group=said.group,
-            size=said.size,
-            ranks=said.ranks,
-            number=said.number,
-            bytes=said.bytes,
             rounds_us=tuple(us),
+            **said._replace(operation=said.operation or operation_of(name))._asdict(),
         )
         for place, name, said, us in zip(
             places.tolist(),

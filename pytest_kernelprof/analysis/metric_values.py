@@ -17,7 +17,7 @@ from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares
 from pytest_kernelprof.stats.intervals import median_interval
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.integrity import unrecorded_memsets
-from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates, matches
+from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def device_metrics(
         "syncs": [len(of_round) for of_round in waits],
         "cuda_time": [ns / 1e3 for ns in _per_round(reading, computing, acts.end - acts.start)],
         **_copies(reading, copies),
-        "memcpys_pageable": _per_round(reading, copies & matches(acts.name, PAGEABLE)),
+        "memcpys_pageable": _per_round(reading, copies & acts.name.matching(PAGEABLE)),
         "gpu_busy": [busy / 1e3 for busy, _ in spans],
         "gpu_span": [span / 1e3 for _, span in spans],
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],

@@ -289,15 +289,13 @@ def silent_regions(reading: Reading) -> int:
     that Inductor made: their back end computes elsewhere."""
     ops, links = reading.trace.operators, reading.links
     inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
-    called = vocabulary.matches(ops.name, vocabulary.COMPILED_REGION) & inside
+    called = ops.name.matching(vocabulary.COMPILED_REGION) & inside
     regions = set(np.flatnonzero(called).tolist())
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
     computes, _ = _computing(reading)
-    telling = np.flatnonzero(
-        computes | vocabulary.matches(ops.name, vocabulary.INDUCTOR_GRAPH)
-    ).tolist()
+    telling = np.flatnonzero(computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)).tolist()
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 
@@ -325,8 +323,9 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
     trace, links, of_round = reading.trace, reading.links, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
     chosen = waiting & (of_round != NO_ID) & ~_paused_calls(trace)
-    if not reading.layout.annotated:  # in our own sessions it lies outside the rounds
-        chosen &= ~_closes_the_recording(trace)
+    if not reading.layout.annotated:
+        # The profiler ends every recording with a wait: in our own sessions outside of the rounds.
+        chosen[-1:] &= ~trace.calls.name[-1:].matching(vocabulary.CLOSING_CALL)
     seen: set[int] = set()
     for call in np.flatnonzero(chosen).tolist():
         operator = int(links.operator_of_call[call])
@@ -353,10 +352,10 @@ def waiting_calls(reading: Reading) -> Bools:
     calls = trace.calls
     recorded = trace.waits.correlation[_is_host_wait(trace)]
     waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
-    waits = (waits | vocabulary.matches(calls.name, vocabulary.WAIT_CALL)) & ~vocabulary.matches(
-        calls.name, vocabulary.POLLING
+    waits = (waits | calls.name.matching(vocabulary.WAIT_CALL)) & ~calls.name.matching(
+        vocabulary.POLLING
     )
-    to_pageable = vocabulary.matches(trace.activities.name, vocabulary.TO_PAGEABLE)
+    to_pageable = trace.activities.name.matching(vocabulary.TO_PAGEABLE)
     copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
     waits[copies[copies != NO_ID]] = True
     return waits
@@ -384,16 +383,8 @@ def _paused_calls(trace: Trace) -> Bools:
     return paused
 
 
-def _closes_the_recording(trace: Trace) -> Bools:
-    """The synchronisation with which the profiler ends every recording, where it is the last call
-    of the trace."""
-    last = np.arange(len(trace.calls)) == len(trace.calls) - 1
-    closes: Bools = last & vocabulary.matches(trace.calls.name, vocabulary.CLOSING_CALL)
-    return closes
-
-
 def _is_host_wait(trace: Trace) -> Bools:
-    return np.logical_not(vocabulary.matches(trace.waits.name, vocabulary.NOT_A_HOST_WAIT))
+    return np.logical_not(trace.waits.name.matching(vocabulary.NOT_A_HOST_WAIT))
 
 
 _DEEPEST = 200

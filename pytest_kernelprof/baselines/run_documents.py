@@ -366,10 +366,10 @@ def read_run(path: str, *, timelines: bool = False) -> Run:
         RunFileError: it cannot be read, or is no run document.
     """
     try:
-        with whole(path, _MOST_BYTES, _EXPECTED) as data:
-            if b'"traceEvents"' in data[:10_000] or b'"schemaVersion"' in data[:200]:
-                raise ValueError("it looks like a Chrome trace, which kernelprof diff compares")
-            return unpack(decode(data, Document if timelines else Outline))
+        data = whole(path, _MOST_BYTES, _EXPECTED)
+        if b'"traceEvents"' in data[:10_000] or b'"schemaVersion"' in data[:200]:
+            raise ValueError("it looks like a Chrome trace, which kernelprof diff compares")
+        return unpack(decode(data, Document if timelines else Outline))
     except TraceError as error:
         raise RunFileError(str(error)) from None
     except (ValueError, RecursionError, DecodeError) as error:

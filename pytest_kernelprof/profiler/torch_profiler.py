@@ -105,12 +105,6 @@ def refuse_others(*, may_be_own: bool = False) -> None:
         )
 
 
-def forget_active() -> None:
-    """Forget measurements whose block was left open: they hold nothing any more."""
-    _active.clear()
-    _newest_of_thread.__dict__.clear()
-
-
 def who_gives_way() -> ActiveMeasurement | None:
     """The measurement that must give way to the newest; None where there is none."""
     return next((one for one in _active[:-1] if one.gives_way), None)
@@ -276,7 +270,9 @@ def end_left_open() -> bool:
     left = list(_open)
     for running in left:
         running.end()
-    forget_active()
+    # Measurements whose block was left open hold nothing any more.
+    _active.clear()
+    _newest_of_thread.__dict__.clear()
     return bool(left)
 
 

@@ -113,17 +113,13 @@ def time_calls(
         calls = max(2, min(_BACK_TO_BACK_CALLS, int(_BACK_TO_BACK_NS / max(*expected, 1.0))))
         call = prepare()
         agreement.begin()
-        back_to_back = _in_a_row(device, call, calls)
+        synchronize(device)
+        start = now_ns()
+        for _ in range(calls):
+            call()
+        synchronize(device)
+        back_to_back = (now_ns() - start) / 1e3 / calls
     return HostTimings(tuple(latency), tuple(dispatch), tuple(floor), back_to_back)
-
-
-def _in_a_row(device: Device, call: Callable[[], object], calls: int) -> float:
-    synchronize(device)
-    start = now_ns()
-    for _ in range(calls):
-        call()
-    synchronize(device)
-    return (now_ns() - start) / 1e3 / calls
 
 
 _MAX_HISTORY = 1_000_000
@@ -149,7 +145,8 @@ def watch_memory(
     if device.kind != "cuda":
         return None
     with as_made():  # also where the code has patched what the history is ended with
-        is_free = _history_is_free(torch)
+        is_recorded = getattr(torch._C, "_cuda_isHistoryEnabled", bool)
+        is_free = torch.cuda.get_allocator_backend() == "native" and not is_recorded()
     if not all(agreement.gather("memory history", is_free)):
         return None
     too_long = False
@@ -174,13 +171,6 @@ def watch_memory(
         peaks.append(max((_peak(trace) for trace in traces), default=0))
         allocations.append(after - before)
     return None if too_long else MemoryUse(tuple(peaks), tuple(allocations))
-
-
-def _history_is_free(torch: Any) -> bool:
-    if torch.cuda.get_allocator_backend() != "native":
-        return False
-    enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-    return not (enabled is not None and enabled())
 
 
 def _peak(events: list[dict[str, Any]]) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -114,6 +115,10 @@ class Names(Coded[str]):
             verdict[code] = bool(holds(self.values[code]))
         found: Bools = verdict[self.codes]
         return found
+
+    def matching(self, pattern: re.Pattern[str]) -> Bools:
+        """Which rows have a name that a pattern is found in."""
+        return self.that(pattern.search)
 
     def are(self, name: str) -> Bools:
         """Which rows have that name."""

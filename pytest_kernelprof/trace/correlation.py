@@ -377,10 +377,7 @@ def reading_of(trace: Trace) -> Reading:
         _round_of_activity(trace, links, layout, round_of_call, leaked),
         counts,
         has_kernel
-        | (
-            vocabulary.matches(calls.name, vocabulary.LAUNCH)
-            & ~vocabulary.matches(calls.name, vocabulary.NO_KERNEL)
-        ),
+        | (calls.name.matching(vocabulary.LAUNCH) & ~calls.name.matching(vocabulary.NO_KERNEL)),
         leaked,
     )
 

@@ -63,7 +63,7 @@ def _late(reading: Reading) -> list[str]:
     if main == NO_ID:
         return []
     calls = trace.calls
-    launched = reading.launches | vocabulary.matches(calls.name, vocabulary.MEMCPY_CALL)
+    launched = reading.launches | calls.name.matching(vocabulary.MEMCPY_CALL)
     late_calls = launched & (calls.thread != main) & _outside(reading, calls.start)
     names: list[str] = calls.name[late_calls].tolist()
     if trace.recording.device_kind == "cpu":
@@ -119,7 +119,7 @@ def _check_repeated(reading: Reading) -> list[str]:
     activities = _repeated(acts, acts.correlation, *places) & (reading.round_of_activity != NO_ID)
     # Of two with one id the call tells already, unless it is a graph launch or was not recorded.
     known = links.call_of_activity
-    own_call = np.append(~vocabulary.matches(calls.name, vocabulary.MANY_ACTIVITIES), False)[known]
+    own_call = np.append(~calls.name.matching(vocabulary.MANY_ACTIVITIES), False)[known]
     activities &= ~own_call
     twice = _repeated(calls, calls.correlation, calls.thread) & (calls.correlation != NO_ID)
     operators = _repeated(ops, ops.external_id, ops.thread) & (ops.external_id > 0)
@@ -188,9 +188,7 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     acts, calls = trace.activities, trace.calls
     if not reading.layout.annotated or not len(calls):
         return []
-    of_graph = np.append(vocabulary.matches(calls.name, vocabulary.GRAPH_LAUNCH), True)[
-        links.call_of_activity
-    ]
+    of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)[links.call_of_activity]
     rows = np.flatnonzero(~of_graph)
     call = links.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
@@ -288,11 +286,11 @@ def cold_signs(reading: Reading) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
     trace, ops = reading.trace, reading.trace.operators
     # What the compiler times by itself is no annotation, and no operator either.
-    compiling = vocabulary.matches(ops.name, vocabulary.COMPILATION) & (
-        ops.annotation | vocabulary.matches(ops.name, vocabulary.TIMED)
+    compiling = ops.name.matching(vocabulary.COMPILATION) & (
+        ops.annotation | ops.name.matching(vocabulary.TIMED)
     )
-    loading = vocabulary.matches(trace.overheads.name, vocabulary.COLD_OVERHEAD)
-    calling = vocabulary.matches(trace.calls.name, vocabulary.COLD_CALL)
+    loading = trace.overheads.name.matching(vocabulary.COLD_OVERHEAD)
+    calling = trace.calls.name.matching(vocabulary.COLD_CALL)
     signs: dict[str, None] = {}
     for table, chosen in ((trace.overheads, loading), (trace.calls, calling), (ops, compiling)):
         inside = reading.layout.round_at(table.start[chosen]) != NO_ID
@@ -306,8 +304,8 @@ def _capturing(trace: Trace) -> Bools:
     and execute nothing."""
     calls = trace.calls
     begins, ends = (
-        vocabulary.matches(calls.name, vocabulary.CAPTURE_BEGINS),
-        vocabulary.matches(calls.name, vocabulary.CAPTURE_ENDS),
+        calls.name.matching(vocabulary.CAPTURE_BEGINS),
+        calls.name.matching(vocabulary.CAPTURE_ENDS),
     )
     inside = np.zeros(len(calls), np.bool_)
     if not begins.any():
@@ -358,9 +356,7 @@ def _check_sentinels(layout: Layout) -> list[str]:
 def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
     calls = reading.trace.calls
     copies = (
-        vocabulary.matches(calls.name, vocabulary.MEMCPY_CALL)
-        & (reading.round_of_call != NO_ID)
-        & ~capturing
+        calls.name.matching(vocabulary.MEMCPY_CALL) & (reading.round_of_call != NO_ID) & ~capturing
     )
     # A copy may also be carried out by a kernel (peer access, small strided copies).
     copies &= ~reading.has(MEMCPY) & ~reading.has(KERNEL)
@@ -370,7 +366,7 @@ def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
 def unrecorded_memsets(reading: Reading) -> int:
     """How many memset calls of the rounds have no memset in the trace. Healthy traces have such
     calls, too, so that is no loss, but then nobody can say how many memsets there were."""
-    found = vocabulary.matches(reading.trace.calls.name, vocabulary.MEMSET_CALL) & (
+    found = reading.trace.calls.name.matching(vocabulary.MEMSET_CALL) & (
         reading.round_of_call != NO_ID
     )
     found &= ~reading.has(MEMSET) & ~reading.has(KERNEL)
@@ -403,7 +399,7 @@ def _check_duplicates(reading: Reading) -> list[str]:
     """Each call has one activity, but for those of graphs and batches."""
     calls = reading.trace.calls
     twice = (reading.activities_of_call.sum(axis=1) > 1) & (reading.round_of_call != NO_ID)
-    twice &= ~vocabulary.matches(calls.name, vocabulary.MANY_ACTIVITIES)
+    twice &= ~calls.name.matching(vocabulary.MANY_ACTIVITIES)
     words = "calls have more than one activity"
     return _said(twice, calls, words, ": one is written twice, or calls share an id")
 
@@ -416,7 +412,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     """
     trace, round_of_call = reading.trace, reading.round_of_call
     replays = np.flatnonzero(
-        vocabulary.matches(trace.calls.name, vocabulary.GRAPH_LAUNCH) & (round_of_call != NO_ID)
+        trace.calls.name.matching(vocabulary.GRAPH_LAUNCH) & (round_of_call != NO_ID)
     )
     if not len(replays):
         return "none", []

@@ -107,14 +107,9 @@ class LaidOutByTorch:
         self._inputs = inputs
         self._buffer = bytearray(_CHUNK_BYTES)
         self._filled = 1  # the first byte is kept for the bracket that opens a list
-        self._decoder = Decoder("none")
+        self.decoder = Decoder("none")
         self.around = b""
         """What is around the events, once they have been read: a document without any."""
-
-    @property
-    def categories(self) -> Collection[str]:
-        """The categories of the events so far."""
-        return self._decoder.categories
 
     def __iter__(self) -> Iterator[Chunk]:
         """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
@@ -124,7 +119,7 @@ class LaidOutByTorch:
             raise msgspec.DecodeError("another layout")
         first += len(_BEFORE_EVENTS)
         head = bytes(self._buffer[1:first])
-        self._decoder = Decoder(self._inputs if HAS_INPUTS in head else "none")
+        self.decoder = Decoder(self._inputs if HAS_INPUTS in head else "none")
         self._drop(first)
         more = True
         while more:
@@ -145,11 +140,11 @@ class LaidOutByTorch:
         self._buffer[0], self._buffer[end] = b"[]"
         try:
             with memoryview(self._buffer) as view:
-                return self._decoder.decode(view[: end + 1])
+                return self.decoder.decode(view[: end + 1])
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            return self._decoder.decode(escape_quotes(bytes(self._buffer[: end + 1])))
+            return self.decoder.decode(escape_quotes(bytes(self._buffer[: end + 1])))
         finally:
             self._buffer[end] = held
 
@@ -244,34 +239,23 @@ def _is_number(value: Any) -> bool:
 _WAY = ("device", "context", "stream", "registers", "shared_memory", "grid", "block")
 
 
-class Threads(dict[int | str, "_ThreadsOfProcess"]):
-    """Gives each pair of process and thread a small number, in order of appearance.
+_Thread = tuple[int | str, int | str]
 
-    Of each process a dictionary of its own: pairs as keys would take a new object an event.
-    """
+
+class Threads(dict[_Thread, int]):
+    """Gives each pair of process and thread a small number, in order of appearance."""
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[int | str, int | str], int] = {}
+        self.known = Different[_Thread]()
 
-    def __missing__(self, process: int | str) -> _ThreadsOfProcess:
-        found = self[process] = _ThreadsOfProcess(_plain_number(process), self.numbers)
-        return found
+    def __missing__(self, pair: _Thread) -> int:
+        process, thread = pair
+        number = self[pair] = self.known[_plain_number(process), _plain_number(thread)]
+        return number
 
     def of(self, events: Sequence[Span | Arrow]) -> Ints:
         """The number of each event's thread."""
-        numbers: Ints = array([self[event.pid][event.tid] for event in events], np.int32)
-        return numbers
-
-
-class _ThreadsOfProcess(dict[int | str, int]):
-    def __init__(self, process: int | str, numbers: dict[tuple[int | str, int | str], int]) -> None:
-        self._process = process
-        self._numbers = numbers
-
-    def __missing__(self, thread: int | str) -> int:
-        pair = (self._process, _plain_number(thread))
-        number = self[thread] = self._numbers.setdefault(pair, len(self._numbers))
-        return number
+        return numbered(self, [(event.pid, event.tid) for event in events])
 
 
 def _plain_number(value: int | str) -> int | str:
@@ -382,7 +366,7 @@ class Builder:
             document: what is around them. categories: all that they have.
         """
         codes: dict[int | str, int] = {}
-        processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.numbers]
+        processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.known]
         process_of_thread = np.array(processes, np.int64)
         tables = self._tables()
         activities = tables["activity"]
@@ -397,7 +381,7 @@ class Builder:
             overheads=_filled(Spans, tables["overhead"]),
             frames=_filled(Frames, tables["frame"]),
             flows=_flows(self._arrows),
-            threads=tuple(thread for _, thread in self._threads.numbers),
+            threads=tuple(thread for _, thread in self._threads.known),
             process_of_thread=process_of_thread,
             devices=_devices(document),
             recording=_recording(document.kernelprof, source),
@@ -415,20 +399,16 @@ class Builder:
         if "inputs" in spans:
             spans["inputs"] = Coded(spans["inputs"], self._inputs.known)
         activities |= self._ways.columns(activities.pop("way"))
-        announced = Coded(activities["announced"], tuple(self._announced))
-        activities["announced"] = announced if len(self._announced) > 1 else None
+        announced = activities.pop("announced")
+        if len(self._announced) > 1:
+            activities["announced"] = Coded(announced, tuple(self._announced))
         tables = {}
         for number, table in enumerate(TABLES):
             rows = np.flatnonzero(table_of_span == number)
-            start = spans["start"][rows]
-            order: Any = slice(None)
-            if (start[1:] < start[:-1]).any():
-                order = np.argsort(start, kind="stable")
-            rows = rows[order]
-            tables[table] = {name: column[rows] for name, column in spans.items()}
+            order = np.argsort(spans["start"][rows], kind="stable")
+            tables[table] = {name: column[rows[order]] for name, column in spans.items()}
             if table == "activity":
-                more = {n: one if one is None else one[order] for n, one in activities.items()}
-                tables[table] |= more
+                tables[table] |= {name: column[order] for name, column in activities.items()}
         return tables
 
 
@@ -541,14 +521,14 @@ def read_trace(
     with _collector_paused():
         with contextlib.suppress(*_NOT_ITS_FORM):
             return _read_as_laid_out_by_torch(source, max_bytes, inputs)
-        with whole(source, max_bytes) as data:
-            try:
-                return _read_whole(data, source, inputs)
-            except TraceError:
-                if len(data) <= _MOST_TRIED_TWICE:
-                    with contextlib.suppress(TraceError):
-                        return _read_whole(escape_quotes(bytes(data)), source, inputs)
-                raise
+        data = whole(source, max_bytes)
+        try:
+            return _read_whole(data, source, inputs)
+        except TraceError:
+            if len(data) <= _MOST_TRIED_TWICE:
+                with contextlib.suppress(TraceError):
+                    return _read_whole(escape_quotes(bytes(data)), source, inputs)
+            raise
 
 
 @contextlib.contextmanager
@@ -570,7 +550,7 @@ def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Tr
         chunks = LaidOutByTorch(text, inputs)
         for chunk in chunks:
             builder.add(chunk)
-    return builder.trace(_document.decode(chunks.around), source, chunks.categories)
+    return builder.trace(_document.decode(chunks.around), source, chunks.decoder.categories)
 
 
 def _read_whole(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:

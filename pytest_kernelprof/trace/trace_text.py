@@ -65,10 +65,7 @@ def opened(source: str, most: int) -> Iterator[Text]:
         yield Text(file, source, most)
 
 
-@contextlib.contextmanager
-def whole(
-    source: str, most: int, expected: str = "a Chrome trace (JSON)"
-) -> Iterator[bytes | mmap.mmap]:
+def whole(source: str, most: int, expected: str = "a Chrome trace (JSON)") -> bytes | mmap.mmap:
     """All of the text at once: the mapped file, or what a gzip file holds.
 
     Raises:
@@ -83,7 +80,7 @@ def whole(
             data = b""
     if _TEXT.search(data) is None:
         raise TraceError(f"{source}: the file is empty; expected {expected}")
-    yield data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
+    return data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
 
 
 def contents(source: str, most: int) -> bytes:

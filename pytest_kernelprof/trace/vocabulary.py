@@ -18,7 +18,7 @@ from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pytest_kernelprof.trace.columns import Bools, Names, Trace
+    from pytest_kernelprof.trace.columns import Trace
 
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
@@ -157,11 +157,6 @@ LOOKUP = "TorchDynamo Cache Lookup"
 COMPILED_REGION = re.compile("^Torch-Compiled Region")
 REGION_BEGINS = "Pregraph bytecode"
 INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
-
-
-def matches(names: Names, pattern: re.Pattern[str]) -> Bools:
-    """Which names a pattern is found in."""
-    return names.that(pattern.search)
 
 
 def tally(names: Iterable[str]) -> str:

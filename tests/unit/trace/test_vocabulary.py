@@ -26,7 +26,6 @@ from pytest_kernelprof.trace.vocabulary import (
     POLLING,
     TO_PAGEABLE,
     WAIT_CALL,
-    matches,
     table_of,
 )
 
@@ -126,10 +125,10 @@ def test_a_direction_is_where_a_copy_comes_from_and_goes_to() -> None:
 
 def test_names_are_matched_one_by_one() -> None:
     names = Names(np.array([0, 1, 0, 2]), ("cudaMemcpy", "cudaFree", "x"))
-    assert matches(names, MEMCPY_CALL).tolist() == [True, False, True, False]
+    assert names.matching(MEMCPY_CALL).tolist() == [True, False, True, False]
 
 
 def test_no_names_match_nothing() -> None:
-    none = matches(Names(np.empty(0, np.int32), ()), MEMCPY_CALL)
+    none = Names(np.empty(0, np.int32), ()).matching(MEMCPY_CALL)
     assert none.tolist() == []
     assert none.dtype == np.bool_
