@@ -37,8 +37,7 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotE
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone
 from pytest_kernelprof.gpu.usage_lock import finish_work
-from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.items import AGAINST, run_state, state_of
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
@@ -93,7 +92,8 @@ def begin(config: pytest.Config) -> None:
     sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
     if sent is None:
         run = AgainstRun(config)
-        config.pluginmanager.register(run, AGAINST)
+        run_state(config).comparisons.insert(0, run.comparison)
+        config.pluginmanager.register(run)
         launches = run.launches
     else:
         launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
@@ -309,7 +309,7 @@ class AgainstTests:
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:
-            item.warn(KernelprofWarning(worse_message("", worse, name)))
+            state_of(item).warn(worse_message("", worse, name))
         elif worse:
             message = worse_message(broken, worse, name)
             return LimitExceeded(message, pytrace=False, place=worse[0].place)

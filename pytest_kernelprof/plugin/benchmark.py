@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import pytest
 
 from pytest_kernelprof import errors
-from pytest_kernelprof.plugin.items import state_of, warn
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.system import now_s
 
@@ -201,7 +201,7 @@ class KernelBenchmark:
         if timer == "wall":
             rounds = self._node.config.getoption("benchmark_min_rounds")
             return self._time(fn, arguments, rounds)
-        warn(self._node, 'not benchmarked: timer="cuda" needs a profile')
+        state_of(self._node).warn('not benchmarked: timer="cuda" needs a profile')
         return run_plainly(fn, arguments)
 
 
@@ -247,14 +247,7 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
 
 
 class Bridge:
-    """The part of the plugin that is only there when pytest-benchmark is.
-
-    Attributes:
-        shown: nodeids of the tests in pytest-benchmark's table, if it prints one.
-    """
-
-    def __init__(self) -> None:
-        self.shown: set[str] = set()
+    """The part of the plugin that is only there when pytest-benchmark is."""
 
     @pytest.fixture
     def kernel_benchmark(
@@ -311,20 +304,20 @@ class Bridge:
     ) -> None:
         """Called when there is a table to print: note whose; the grouping is left to others."""
         if config.getoption("benchmark_verbose") or not config.getoption("benchmark_quiet"):
-            self.shown.update(bench["fullname"] for bench in benchmarks)
+            run_state(config).in_its_table.update(bench["fullname"] for bench in benchmarks)
 
 
 def _look_at_whole_call(item: pytest.Item) -> None:
-    settings, limits = state_of(item).run.settings, state_of(item).marks.limits
+    state = state_of(item)
+    settings, limits = state.run.settings, state.marks.limits
     if limits and not settings.disable:
         from pytest_kernelprof.plugin.measuring import refuse_whole_call
 
         refuse_whole_call(limits)
     if settings.all and not settings.disable:
-        warn(
-            item,
+        state.warn(
             "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
-            "place of benchmark(fn, *args) does both",
+            "place of benchmark(fn, *args) does both"
         )
 
 

@@ -15,28 +15,13 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import (
-    BRIDGE,
     RUN_BASELINE,
-    RUN_RECORD,
-    SNAPSHOTS,
     Target,
-    concerns_us,
     find_ignored_marks,
-    named_here,
-    refuse_ignored_marks,
     run_state,
     state_of,
-    warn,
 )
-from pytest_kernelprof.plugin.settings import (
-    MARKER_LINE,
-    OPTIONS_FORM,
-    Settings,
-    add_options,
-    of_a_baseline,
-    quiet,
-    read_settings,
-)
+from pytest_kernelprof.plugin.settings import MARKER_LINE, OPTIONS_FORM, Settings, add_options
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
 if TYPE_CHECKING:
@@ -86,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.UsageError: an option cannot be satisfied.
     """
     state = run_state(config)
-    settings = _with_baselines(config, read_settings(config))
+    settings = _with_baselines(config, Settings.of(config))
     # The run that a baseline serves reports for it, and decides what fails.
-    state.settings = settings = of_a_baseline(settings) if state.serves else settings
+    state.settings = settings = settings.of_a_baseline() if state.serves else settings
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _begin_rank(config)
         settings = state.settings
@@ -101,7 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hook is not None and hook.has_spec():
         from pytest_kernelprof.plugin.benchmark import Bridge
 
-        config.pluginmanager.register(Bridge(), BRIDGE)
+        config.pluginmanager.register(Bridge())
+        state.has_bridge = True
     if settings.trace_dir:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
@@ -113,13 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
             )
         state.settings = settings.changed(trace_dir=folder)
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
-        config.pluginmanager.register(state.collector, "kernelprof-collector")
+        config.pluginmanager.register(state.collector)
     if not state.serves:  # what a baseline took is for the run that it serves
         _begin_features(config)
     if settings.all and not settings.disable and settings.device != "cpu":
         from pytest_kernelprof.plugin.measuring import BringUp
 
-        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
+        config.pluginmanager.register(BringUp())
     for line in marker_lines(MARKER_LINE):
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
@@ -191,9 +177,9 @@ def _begin_rank(config: pytest.Config) -> None:
             "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
         )
     if place.rank:
-        state.settings, state.quiet = quiet(state.settings), True
+        state.settings, state.quiet = state.settings.quiet(), True
     kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
-    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
+    config.pluginmanager.register(kind(config, place))
 
 
 def _begin_features(config: pytest.Config) -> None:
@@ -204,12 +190,15 @@ def _begin_features(config: pytest.Config) -> None:
     if is_read and not hasattr(config, "workerinput"):
         from pytest_kernelprof.plugin.run_record import RunRecord
 
-        register(RunRecord(config), RUN_RECORD)
+        record = RunRecord(config)
+        register(record)
+        state.run_of = record.run_of
     if not settings.disable:
         from pytest_kernelprof.plugin.run_snapshots import Snapshots
 
         state.snapshots = Snapshots(config, settings, state.collector, reports=not state.quiet)
-        register(state.snapshots, SNAPSHOTS)
+        register(state.snapshots)
+        state.comparisons.append(state.snapshots.comparison)
     elif settings.against:
         raise pytest.UsageError(
             "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
@@ -218,7 +207,9 @@ def _begin_features(config: pytest.Config) -> None:
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline
 
-        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
+        earlier = run_baseline.begin(config, settings, state.collector, RUN_BASELINE)
+        state.baseline_of = earlier.of
+        state.comparisons.append(earlier.comparison)
     if settings.revision:
         from pytest_kernelprof.plugin import against_revision
 
@@ -229,7 +220,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first fixture runs: take hold of what a test may replace."""
     config, state = session.config, run_state(session.config)
     settings = state.settings
-    concerned = list(filter(concerns_us, session.items))
+    concerned = [item for item in session.items if state_of(item).concerns_us]
     if concerned and not config.getoption("collectonly", False):
         reporting.expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
@@ -244,7 +235,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if settings.device != "cpu":
             from pytest_kernelprof.plugin.measuring import Sharing
 
-            config.pluginmanager.register(Sharing(settings.lock_timeout), "kernelprof-sharing")
+            config.pluginmanager.register(Sharing(settings.lock_timeout))
         _bind_torch(config)
 
 
@@ -263,10 +254,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     find_ignored_marks(config, items)
     if not run_state(config).settings.only:
         return
-    dropped = [item for item in items if not concerns_us(item)]
+    dropped = [item for item in items if not state_of(item).concerns_us]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if concerns_us(item)]
+        items[:] = [item for item in items if state_of(item).concerns_us]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -274,10 +265,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     state = state_of(item)
     state.note_defaults()
     refuse_misspelt(item, OPTIONS_FORM)
-    refuse_ignored_marks(item)
+    state.refuse_ignored_marks()
     state.begin_attempt()
     reporting.forget_properties(item)
-    if not concerns_us(item):
+    if not state.concerns_us:
         return
     # A malformed marker is an error of this test, before its fixtures run.
     if not state.settings.disable:
@@ -323,7 +314,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     finally:
         # Once the verdict is out, which a warning that is made an error would hide.
         for words in test.ledger.unsaved:
-            warn(item, words)
+            state_of(item).warn(words)
 
 
 def _clean_up(item: pytest.Item) -> None:
@@ -333,7 +324,7 @@ def _clean_up(item: pytest.Item) -> None:
         from pytest_kernelprof.profiler.torch_profiler import end_left_open, end_taken_over
 
         end_left_open()
-        if concerns_us(item):  # of a test that is only looked at, another may count on it
+        if state_of(item).concerns_us:  # of a test that is only looked at, another may count on it
             end_taken_over()
         look_after(item.nodeid)
 
@@ -574,14 +565,14 @@ def conclude_test(item: pytest.Item) -> None:
     _note_taken(item, test)
     found = conclude(
         test.ledger.records(test.unmeasured),
-        named_here(item),
+        state.named_here,
         undecided=test.settings.undecided,
         warn_only=test.settings.warn_only,
     )
     if state.snapshot is not None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:
-        warn(item, words)
+        state.warn(words)
     if found.failure:
         raise LimitExceeded(found.failure, pytrace=False, place=found.place)
     if found.error:

@@ -15,19 +15,11 @@ import pytest
 from _pytest.pathlib import bestrelpath
 
 from pytest_kernelprof.errors import MarkerError, NotJudged
-from pytest_kernelprof.limits.marks import (
-    Marks,
-    is_marked,
-    limit_names,
-    marks_of,
-    names_in_vain,
-    not_on_the_cpu,
-)
+from pytest_kernelprof.limits import marks as markers
 from pytest_kernelprof.plugin.collector import Collector
-from pytest_kernelprof.plugin.settings import with_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
 
     from pytest_kernelprof.plugin.measuring import AfterCall, MeasuredTest
@@ -35,19 +27,13 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.run_snapshots import Snapshots
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-    from pytest_kernelprof.records.document import Test
+    from pytest_kernelprof.records.comparison import RunComparison
+    from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Place
     from pytest_kernelprof.records.recording import DeviceKind
 
-# Names of plugins that know how the run compares with a baseline: ``comparison()``.
-AGAINST = "kernelprof-against"
 RUN_BASELINE = "kernelprof-run-baseline"
-"""Also the name, in what workers of pytest-xdist are sent, of the run document and its profiles."""
-SNAPSHOTS = "kernelprof-snapshots"
-RUN_RECORD = "kernelprof-run-record"
-"""The name of who gathers the run as a record, where anybody reads that."""
-BRIDGE = "kernelprof-benchmark"
-"""The name of the bridge to pytest-benchmark, where that is installed."""
+"""The name, in what workers of pytest-xdist are sent, of the run document and its profiles."""
 
 CUDA_HINT = (
     "there is no CUDA device here; if the test needs one, mark it "
@@ -57,7 +43,7 @@ CUDA_HINT = (
 
 _DEVICE_FIXTURE = "kernelprof_device"
 _DISABLED = "--kernelprof-disable: nothing is measured"
-_NO_MARKS = Marks()
+_NO_MARKS = markers.Marks()
 
 
 class RunState:
@@ -71,6 +57,10 @@ class RunState:
             them to the controller.
         serves: whether this run is the baseline of another one (--kernelprof-against).
         quiet: whether another process reports and writes for this one: of ranks, rank 0.
+        has_bridge: whether pytest-benchmark takes part.
+        in_its_table: the node ids of the tests in pytest-benchmark's table, if it prints one.
+        run_of: makes the record of the run with these tests, where anybody reads that.
+        comparisons: how the run compares with each of its baselines, those of revisions first.
         after_call: is called after each measured call of a run against a revision.
         baseline_of: looks up what a run document has of a test, where one is compared with.
         snapshots: where snapshots are looked up; None in a run that profiles nothing.
@@ -83,8 +73,11 @@ class RunState:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self.collector = Collector()
-        self.measures = self.serves = self.quiet = False
+        self.measures = self.serves = self.quiet = self.has_bridge = False
         self.expected = ""
+        self.in_its_table: set[str] = set()
+        self.run_of: Callable[[Iterable[Test]], Run] | None = None
+        self.comparisons: list[Callable[[], RunComparison | None]] = []
         self.after_call: AfterCall | None = None
         self.baseline_of: Callable[[str], Baseline | None] | None = None
         self.snapshots: Snapshots | None = None
@@ -102,11 +95,6 @@ class RunState:
         settings = self.settings
         asked = settings.report or settings.against or self.is_wanted_whole
         return bool(asked) or self.has_bridge
-
-    @property
-    def has_bridge(self) -> bool:
-        """Whether pytest-benchmark takes part."""
-        return self._config.pluginmanager.hasplugin(BRIDGE)
 
 
 class Target(NamedTuple):
@@ -138,7 +126,7 @@ class ItemState:
 
     def __init__(self, item: pytest.Item) -> None:
         self._item, self.run = item, run_state(item.config)
-        self._read: tuple[tuple[int, ...], Marks] | None = None
+        self._read: tuple[tuple[int, ...], markers.Marks] | None = None
         self._early: frozenset[int] | None = None
         self.in_snapshots = self.has_benchmark = False
         self.begin_attempt()
@@ -154,24 +142,24 @@ class ItemState:
 
     def note_defaults(self) -> None:
         """Before a test is set up: what it has by now and is not written on it, hooks gave it."""
-        early = frozenset(self._standing()) if is_marked(self._item) else frozenset()
+        early = frozenset(self._standing()) if markers.is_marked(self._item) else frozenset()
         if self._early != early:
             self._early, self._read = early, None  # those of another try of the test
 
     @property
-    def marks(self) -> Marks:
+    def marks(self) -> markers.Marks:
         """What the markers of the test say. A fixture or the test itself may have added some since.
 
         Raises:
             MarkerError: as ``marks_of``.
         """
-        if not is_marked(self._item):  # as most tests of most users
+        if not markers.is_marked(self._item):  # as most tests of most users
             return _NO_MARKS
         if self._early is None:
             self.note_defaults()
         standing = self._standing()
         if self._read is None or self._read[0] != standing:
-            self._read = standing, marks_of(self._item, self._early or ())
+            self._read = standing, markers.marks_of(self._item, self._early or ())
         return self._read[1]
 
     def _standing(self) -> tuple[int, ...]:
@@ -184,7 +172,7 @@ class ItemState:
         Raises:
             MarkerError: a marker is malformed.
         """
-        return with_marker(self.run.settings, self.marks.options)
+        return self.run.settings.with_markers(self.marks.options)
 
     @property
     def fixtures(self) -> Sequence[str]:
@@ -194,7 +182,12 @@ class ItemState:
     @property
     def asks(self) -> bool:
         """Whether the test asks for numbers, by the fixture or a marker."""
-        return "kernel_profile" in self.fixtures or is_marked(self._item)
+        return "kernel_profile" in self.fixtures or markers.is_marked(self._item)
+
+    @property
+    def concerns_us(self) -> bool:
+        """Whether the test asks for us, by a fixture, a marker or its snapshot."""
+        return self.asks or self.has_snapshot
 
     @property
     def has_snapshot(self) -> bool:
@@ -206,12 +199,12 @@ class ItemState:
     @property
     def is_measured(self) -> bool:
         """Whether the test is measured, because it asks for it or all are."""
-        return self.run.settings.all or concerns_us(self._item)
+        return self.run.settings.all or self.concerns_us
 
     @property
     def promises(self) -> tuple[str, ...]:
         """What the test promises: the names of its limits, and ``snapshot`` if it has one."""
-        return (*limit_names(self._item), *(("snapshot",) if self.has_snapshot else ()))
+        return (*markers.limit_names(self._item), *(("snapshot",) if self.has_snapshot else ()))
 
     @property
     def is_judged(self) -> bool:
@@ -241,6 +234,34 @@ class ItemState:
             function = inspect.unwrap(getattr(item, "obj", None))  # type: ignore[arg-type]
             path = own_file(path, getattr(function, "__globals__", {}))
         return Place(path, line + 1)
+
+    @property
+    def named_here(self) -> str:
+        """The test as pytest takes it in the folder that it was started in."""
+        file = bestrelpath(self._item.config.invocation_params.dir, self._item.path)
+        return f"{file}::{self._item.nodeid.partition('::')[2]}"
+
+    def warn(self, words: str) -> None:
+        """Warn about the test, in pytest's summary of warnings."""
+        from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+        self._item.warn(KernelprofWarning(words))
+
+    def refuse_ignored_marks(self) -> None:
+        """Raise where a ``pytestmark`` of ours stands in a conftest.py or an ``__init__.py`` around
+        the test: pytest reads none there, so it would limit nothing, and the test would pass.
+
+        Raises:
+            MarkerError: with the hook to write instead.
+        """
+        for file, names in self.run.ignored_marks:
+            if Path(file).parent in self._item.path.parents:
+                raise MarkerError(
+                    f"pytestmark in {file}: {', '.join(names)} limits nothing, because pytest does "
+                    "not read pytestmark there; to give all tests of the folder a default, write "
+                    "in its conftest.py: def pytest_itemcollected(item): "
+                    "item.add_marker(pytest.mark.max_kernels(10))"
+                )
 
     def find_target(self) -> Target:
         """Where a test is measured that asks for numbers, or has a snapshot; found once a try.
@@ -292,7 +313,7 @@ class ItemState:
     def _on_cpu(self) -> Target:
         limits = self.marks.limits
         if limits and not any(limit.on_cpu for limit in limits):
-            raise NotJudged(not_on_the_cpu(limit.name for limit in limits))
+            raise NotJudged(markers.not_on_the_cpu(limit.name for limit in limits))
         return Target("cpu")
 
     def device_to_look_at(self) -> DeviceKind:
@@ -348,29 +369,6 @@ def state_of(item: pytest.Item) -> ItemState:
     return state
 
 
-def concerns_us(item: pytest.Item) -> bool:
-    """Whether a test asks for us, by a fixture, a marker or its snapshot."""
-    state = state_of(item)
-    return state.asks or state.has_snapshot
-
-
-def refuse_ignored_marks(item: pytest.Item) -> None:
-    """Raise where a ``pytestmark`` of ours stands in a conftest.py or an ``__init__.py`` around
-    the test: pytest reads none there, so it would limit nothing, and the test would pass.
-
-    Raises:
-        MarkerError: with the hook to write instead.
-    """
-    for file, names in run_state(item.config).ignored_marks:
-        if Path(file).parent in item.path.parents:
-            raise MarkerError(
-                f"pytestmark in {file}: {', '.join(names)} limits nothing, because pytest does "
-                "not read pytestmark there; to give all tests of the folder a default, write in "
-                "its conftest.py: def pytest_itemcollected(item): "
-                "item.add_marker(pytest.mark.max_kernels(10))"
-            )
-
-
 def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Note the files around tests whose ``pytestmark`` pytest does not read."""
     packages = {getattr(getattr(item, "module", None), "__package__", None) for item in items}
@@ -385,7 +383,7 @@ def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> N
         for plugin in config.pluginmanager.get_plugins()
         if Path(getattr(plugin, "__file__", None) or "").name == "conftest.py"
     ]
-    found = {module.__file__: names_in_vain(module) for module in modules}
+    found = {module.__file__: markers.names_in_vain(module) for module in modules}
     state = run_state(config)
     state.ignored_marks = [(file, names) for file, names in found.items() if file and names]
 
@@ -397,16 +395,3 @@ def _is_up(device: DeviceKind) -> bool:
         return "torch" in sys.modules and (device == "cpu" or cuda_is_up())
     except Exception:  # a fixture has put something in place of torch's functions
         return False
-
-
-def named_here(item: pytest.Item) -> str:
-    """Name a test as pytest takes it in the folder that it was started in."""
-    file = bestrelpath(item.config.invocation_params.dir, item.path)
-    return f"{file}::{item.nodeid.partition('::')[2]}"
-
-
-def warn(item: pytest.Item, words: str) -> None:
-    """Warn about a test, in pytest's summary of warnings."""
-    from pytest_kernelprof.plugin.fixture import KernelprofWarning
-
-    item.warn(KernelprofWarning(words))

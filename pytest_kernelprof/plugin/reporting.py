@@ -22,14 +22,7 @@ from _pytest.outcomes import OutcomeException
 from pytest_kernelprof import errors
 from pytest_kernelprof.limits.marks import meant_by_strays
 from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, outcome_of
-from pytest_kernelprof.plugin.items import (
-    BRIDGE,
-    CUDA_HINT,
-    RUN_RECORD,
-    concerns_us,
-    run_state,
-    state_of,
-)
+from pytest_kernelprof.plugin.items import CUDA_HINT, run_state, state_of
 from pytest_kernelprof.system import newer_than_tried
 from pytest_kernelprof.units import printable
 
@@ -86,7 +79,7 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         tell(report, item, raised)
         hint_at_cuda(report, item, raised)
     verdict = _verdict_of(report, raised, not_judged)
-    if verdict and concerns_us(item):
+    if verdict and state.concerns_us:
         tell_verdict(item, report, verdict)
 
 
@@ -124,9 +117,9 @@ def _why_not_judged(
     """Why none of the limits of a test was judged that did not fail; empty if some were."""
     if isinstance(raised, errors.NotJudged):
         return raised.why
-    if raised is not None or call.when != "call" or not concerns_us(item):
-        return ""
     state = state_of(item)
+    if raised is not None or call.when != "call" or not state.concerns_us:
+        return ""
     promises, test = state.promises, state.test
     if test is None:
         return (state.why_unmeasured or "not measured").partition(":")[0] if promises else ""
@@ -140,7 +133,7 @@ def _why_not_judged(
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """That the test's call, or its teardown, has ended here, so that no other rank waits in it."""
-    if "torch" not in sys.modules or not concerns_us(item):
+    if "torch" not in sys.modules or not state_of(item).concerns_us:
         return
     from pytest_kernelprof.distributed.agreement import left_test
 
@@ -202,17 +195,14 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     from pytest_kernelprof.report.terminal import open_lines, write_report
     from pytest_kernelprof.summary.run import summary_of
 
-    state, plugins = run_state(terminal.config), terminal.config.pluginmanager
+    state = run_state(terminal.config)
     if state.quiet or state.serves:
         return
-    record, bridge = map(plugins.getplugin, (RUN_RECORD, BRIDGE))
-    run = record.run_of(taken) if record is not None else Run(tuple(taken))
-    asked, warn_only = state.settings.report and record is not None, state.settings.warn_only
+    run = state.run_of(taken) if state.run_of is not None else Run(tuple(taken))
+    asked, shown = state.settings.report and state.run_of is not None, state.in_its_table
     if asked or any(one.source != "snapshot" for one in run.baselines):
-        write_report(terminal, run, brief=not asked, warn_only=warn_only)
-        return
-    shown = bridge.shown if bridge is not None else ()
-    if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
+        write_report(terminal, run, brief=not asked, warn_only=state.settings.warn_only)
+    elif any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
         write_report(terminal, run, only=shown)
     elif terminal.verbosity > -2:
         for line in open_lines(summary_of(run)):

@@ -71,9 +71,9 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector, name:
         raise pytest.UsageError(f"ini key kernelprof_fail_on: {error}") from None
     if hasattr(config, "workerinput"):
         return Baselines(config.workerinput[name][1], allowed)
-    baseline = RunBaseline(config, settings, collector, allowed, name)
-    config.pluginmanager.register(baseline, name)
-    return Baselines(baseline.file, allowed)
+    baseline = RunBaseline(config, settings.run_document or "", collector, allowed, name)
+    config.pluginmanager.register(baseline)
+    return baseline
 
 
 class Baselines:
@@ -83,13 +83,16 @@ class Baselines:
         self._file = file
         self._allowed = allowed
 
-    @staticmethod
-    def write(file: Path, tests: Iterable[Test]) -> None:
+    def write(self, tests: Iterable[Test]) -> None:
         """Write the file."""
         packed = ((one.id, codec.encode(pack(Run((_lean(one),))))) for one in tests)
-        with closing(connect(file)) as database, database:
+        with closing(connect(self._file)) as database, database:
             database.execute("CREATE TABLE tests (id TEXT PRIMARY KEY, profiles BLOB)")
             database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
+
+    def comparison(self) -> RunComparison | None:
+        """What the run was compared with so far; None in a worker, whose controller knows."""
+        return None
 
     def of(self, test: str) -> Baseline | None:
         """The profiles of a test in the earlier run; None if there are none.
@@ -196,12 +199,9 @@ def _why_undecided(one: MetricDelta, profile: Profile) -> Reason:
     return "second look" if one.name in profile.second_look else "interval"
 
 
-class RunBaseline:
+class RunBaseline(Baselines):
     """In the process that reports: refuses the document of another suite, tells workers where the
     profiles are, and says what was compared.
-
-    Attributes:
-        file: the profiles of the earlier run, for all processes that run tests.
 
     Raises:
         pytest.UsageError: there is nothing to compare with.
@@ -210,15 +210,12 @@ class RunBaseline:
     def __init__(
         self,
         config: pytest.Config,
-        settings: Settings,
+        path: str,
         collector: Collector,
         allowed: Mapping[str, Allowance],
         name: str,
     ) -> None:
-        self._name = name
-        self._path = settings.run_document or ""
-        self._collector = collector
-        self._allowed = allowed
+        self._path, self._collector, self._name = path, collector, name
         self._refused = bool(config.getoption("collectonly", False))
         try:
             old = read_run(os.path.join(config.invocation_params.dir, self._path))
@@ -228,15 +225,15 @@ class RunBaseline:
             self._keys = dict.fromkeys(profiles_of(tests))
             if not self._keys:
                 raise RunFileError(f"{self._path}: it holds no profile to compare with")
-            self.file = str(_folder(config) / "profiles")
-            Baselines.write(Path(self.file), tests)
+            super().__init__(str(_folder(config) / "profiles"), allowed)
+            self.write(tests)
         except (RunFileError, OSError, Error) as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
         """Tell a worker of pytest-xdist where the profiles are."""
-        node.workerinput[self._name] = (self._path, self.file)  # type: ignore[attr-defined]
+        node.workerinput[self._name] = (self._path, self._file)  # type: ignore[attr-defined]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Before any test runs."""
@@ -260,7 +257,7 @@ class RunBaseline:
         )
 
     def comparison(self) -> RunComparison | None:
-        """What the run was compared with so far."""
+        """Of the tests that are in by now."""
         if self._refused:
             return None
         tests = tuple(self._collector.tests())

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
-from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOTS, run_state
+from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.settings import flag_of
 from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
@@ -68,9 +68,9 @@ class RunRecord:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._config, state = config, run_state(config)
-        self._collector, self._settings = state.collector, state.settings
-        self._files = _files_of(config, state.settings)
+        self._config, self._state = config, run_state(config)
+        self._collector, self._settings = self._state.collector, self._state.settings
+        self._files = _files_of(config, self._settings)
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
         self._lines: list[tuple[str, dict[str, bool]]] = []
@@ -216,10 +216,8 @@ class RunRecord:
         )
 
     def _baselines(self) -> Iterator[RunComparison]:
-        """What the run was compared with, by the plugins that know."""
-        plugin = self._config.pluginmanager.getplugin
-        plugins = filter(None, map(plugin, (AGAINST, SNAPSHOTS, RUN_BASELINE)))
-        yield from filter(None, (one.comparison() for one in plugins))
+        """What the run was compared with."""
+        yield from filter(None, (comparison() for comparison in self._state.comparisons))
 
 
 def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:

@@ -319,6 +319,42 @@ class Settings:
         """The same, with other values of some."""
         return Settings({**self.values, **values})
 
+    @classmethod
+    def of(cls, config: pytest.Config) -> Settings:
+        """Those of a run: the command line wins over the ini key, and that over the default.
+
+        Raises:
+            pytest.UsageError: a value is not of its form; the message names option and form.
+        """
+        return cls({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
+
+    def quiet(self) -> Settings:
+        """Those of a run for which another one reports: it writes no files and shows no rows."""
+        return self.changed(**dict.fromkeys(RUN_FILES), report=False, github=False)
+
+    def of_a_baseline(self) -> Settings:
+        """Those of a run that serves another one (--kernelprof-against): that one reports, and
+        what would fail here fails nothing."""
+        return self.quiet().changed(trace_dir=None, only=False, undecided="pass")
+
+    def with_markers(self, marks: Iterable[pytest.Mark]) -> Settings:
+        """Those of a test, with the options of its ``kernelprof(...)`` markers, the innermost given
+        first.
+
+        Raises:
+            MarkerError: an unknown option or a value of the wrong form.
+        """
+        merged: dict[str, Any] = {}
+        for mark in marks:
+            if mark.args:
+                raise MarkerError(
+                    f"{OPTIONS_MARKER}: takes keyword arguments only, got {mark.args!r}. "
+                    f"The form is: {OPTIONS_FORM}"
+                )
+            for name, value in mark.kwargs.items():
+                merged.setdefault(name, check_option(name, value))
+        return self.changed(**merged)
+
     @property
     def run_files(self) -> dict[str, str]:
         """The files that are made of the run as it ends: the path by the option that asks."""
@@ -361,27 +397,6 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.key, option.help.replace("%%", "%"), type=kind.ini_type, default=None)
 
 
-def read_settings(config: pytest.Config) -> Settings:
-    """The settings of a run: the command line wins over the ini key, and that over the default.
-
-    Raises:
-        pytest.UsageError: a value is not of its form; the message names the option and the form.
-    """
-    return Settings({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
-
-
-def quiet(settings: Settings) -> Settings:
-    """The settings of a run for which another one reports: it writes no files and shows no rows."""
-    files: dict[str, Any] = dict.fromkeys(RUN_FILES)
-    return settings.changed(**files, report=False, github=False)
-
-
-def of_a_baseline(settings: Settings) -> Settings:
-    """The settings of a run that serves another one (--kernelprof-against): that one reports, and
-    what would fail here fails nothing."""
-    return quiet(settings).changed(trace_dir=None, only=False, undecided="pass")
-
-
 def _setting(config: pytest.Config, option: Option[Any], kind: Kind) -> Any:
     given, where = config.getoption(option.key, default=None), option.flag
     value = kind.read(given) if isinstance(given, str) else given
@@ -405,24 +420,6 @@ def _ini(config: pytest.Config, key: str, kind: Kind) -> object:
         given = f"got {found[1]}" if found else str(error)
         raise pytest.UsageError(f"ini key {key}: {given}; expected {kind.expected}") from error
     return None if value == "" else value
-
-
-def with_marker(settings: Settings, marks: Iterable[pytest.Mark]) -> Settings:
-    """The settings with the options of ``kernelprof(...)`` markers, the innermost given first.
-
-    Raises:
-        MarkerError: an unknown option or a value of the wrong form.
-    """
-    merged: dict[str, Any] = {}
-    for mark in marks:
-        if mark.args:
-            raise MarkerError(
-                f"{OPTIONS_MARKER}: takes keyword arguments only, got {mark.args!r}. "
-                f"The form is: {OPTIONS_FORM}"
-            )
-        for name, value in mark.kwargs.items():
-            merged.setdefault(name, check_option(name, value))
-    return settings.changed(**merged)
 
 
 def check_option(name: str, value: object) -> Any:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.distributed.rendezvous import note_missing
 from pytest_kernelprof.gpu.procfs import started_at
 from pytest_kernelprof.plugin.collector import fail, first_line
-from pytest_kernelprof.plugin.items import concerns_us, run_state
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
 
@@ -110,7 +110,6 @@ def _is_ours(folder: str) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
-PLUGIN = "kernelprof-torchrun"
 _OUR_ERROR = "kernelprof_error"
 
 _REMEDY = (
@@ -177,7 +176,7 @@ class Rank:
         Raises:
             pytest.UsageError: the ranks run their tests in different orders.
         """
-        ids = tuple(item.nodeid for item in session.items if concerns_us(item))
+        ids = tuple(item.nodeid for item in session.items if state_of(item).concerns_us)
         self._publish(tests=ids)
         if not self._takes_part or self._config.getoption("collectonly", False):
             return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
 from pytest_kernelprof.limits import marks as limits
-from pytest_kernelprof.plugin import items
 
 Run = Callable[..., pytest.RunResult]
 
@@ -204,13 +203,13 @@ class TestIt:
 def test_markers_are_evaluated_once_and_again_only_if_there_are_others(
     run: Run, monkeypatch: pytest.MonkeyPatch, adds: str, times: int
 ) -> None:
-    evaluated = []
+    evaluated, marks_of = [], limits.marks_of
 
-    def counted(item: pytest.Item, early: frozenset[int]) -> limits.Marks:
+    def counted(item: pytest.Item, early: Collection[int]) -> limits.Marks:
         evaluated.append(item.name)
-        return limits.marks_of(item, early)
+        return marks_of(item, early)
 
-    monkeypatch.setattr(items, "marks_of", counted)
+    monkeypatch.setattr(limits, "marks_of", counted)
     result = run(
         f"""
 @pytest.mark.max_kernels(3)

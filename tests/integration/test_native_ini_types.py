@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.plugin.settings import Settings, read_settings
+from pytest_kernelprof.plugin.settings import Settings
 
 pytestmark = pytest.mark.skipif(
     pytest.version_tuple < (9,), reason="pytest reads native types from TOML files since 9.0"
@@ -18,7 +18,7 @@ def write(pytester: pytest.Pytester, *lines: str, file: str = "pytest.toml") -> 
 
 
 def settings(pytester: pytest.Pytester, *options: str) -> Settings:
-    return read_settings(pytester.parseconfig(*options))
+    return Settings.of(pytester.parseconfig(*options))
 
 
 @pytest.mark.parametrize("file", TABLES)

@@ -174,8 +174,8 @@ def test_each_test_is_read_by_itself_and_one_that_the_run_has_not_has_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "profiles"
-    Baselines.write(file, [Test(ID, (calls_of(1),))])
     baselines = Baselines(str(file), COUNTS)
+    baselines.write([Test(ID, (calls_of(1),))])
     found = baselines.of(ID)
     assert found is not None
     assert verdict(found, calls_of(2)).outcome == "failed"

@@ -17,24 +17,20 @@ from pytest_kernelprof.plugin.settings import (
     OPTIONS_FORM,
     Settings,
     check_option,
-    of_a_baseline,
-    quiet,
-    read_settings,
-    with_marker,
 )
 
 SECONDS = "expected a number of seconds above zero, for example 600"
 
 
 def settings(pytester: pytest.Pytester, *options: str) -> Settings:
-    return read_settings(pytester.parseconfig(*options))
+    return Settings.of(pytester.parseconfig(*options))
 
 
 def marked(**options: Any) -> pytest.Mark:
     return pytest.mark.kernelprof(**options).mark
 
 
-@pytest.mark.parametrize("less", [quiet, of_a_baseline])
+@pytest.mark.parametrize("less", [Settings.quiet, Settings.of_a_baseline])
 def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     pytester: pytest.Pytester, less: Callable[[Settings], Settings]
 ) -> None:
@@ -224,7 +220,7 @@ def test_a_number_too_long_to_be_read_is_a_usage_error(pytester: pytest.Pytester
 
 def test_inner_markers_win_option_by_option(pytester: pytest.Pytester) -> None:
     run = settings(pytester, "--kernelprof-rounds=7", "--kernelprof-stacks")
-    found = with_marker(run, [marked(rounds=3, stacks=False), marked(rounds=5, warmup=2)])
+    found = run.with_markers([marked(rounds=3, stacks=False), marked(rounds=5, warmup=2)])
     assert found.values == run.changed(rounds=3, warmup=2, stacks=False).values
 
 
@@ -241,17 +237,17 @@ def test_what_is_said_of_the_rounds_is_handed_on(pytester: pytest.Pytester) -> N
 
 def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:
     run = settings(pytester, "--kernelprof-rounds=7")
-    assert with_marker(run, []).values == run.values
+    assert run.with_markers([]).values == run.values
 
 
 def test_an_outer_marker_is_checked_though_an_inner_one_wins(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError, match=r"^rounds='x': "):
-        with_marker(settings(pytester), [marked(rounds=3), marked(rounds="x")])
+        settings(pytester).with_markers([marked(rounds=3), marked(rounds="x")])
 
 
 def test_the_marker_takes_keyword_arguments_only(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError) as error:
-        with_marker(settings(pytester), [pytest.mark.kernelprof(9).mark])
+        settings(pytester).with_markers([pytest.mark.kernelprof(9).mark])
     assert str(error.value) == (
         f"kernelprof: takes keyword arguments only, got (9,). The form is: {OPTIONS_FORM} "
         f"(see {MarkerError.page})"
