@@ -13,25 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines import revision, supervisor
+from pytest_kernelprof.baselines import revision, supervisor, timing, worker
 from pytest_kernelprof.baselines.import_redirect import compiled_of_today, is_below, mapping_of
 from pytest_kernelprof.baselines.protocol import Done, Launch, RunTest
-from pytest_kernelprof.baselines.timing import (
-    FreshPairs,
-    Timed,
-    first_difference,
-    not_timed,
-    own_rounds,
-    time_call,
-)
 from pytest_kernelprof.baselines.verdict import judge, not_compared, why_judged
-from pytest_kernelprof.baselines.worker import (
-    Process,
-    Reference,
-    arguments_for,
-    interpreter_at,
-    of_the_tree,
-)
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.gpu import inventory
@@ -54,7 +39,6 @@ if TYPE_CHECKING:
 
     import pluggy
 
-    from pytest_kernelprof.baselines.worker import StartStep
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.records.comparison import Side
@@ -152,7 +136,8 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     rootdir, started_in = str(config.rootpath), str(config.invocation_params.dir)
     assert settings.revision is not None, "asked for"
     supervisor.sweep_folders()
-    python = interpreter_at(settings.against_python, started_in) if settings.against_python else ""
+    named = settings.against_python
+    python = worker.interpreter_at(named, started_in) if named else ""
     found = revision.find(settings.revision, rootdir, started_in)
     folder, root = supervisor.make_folder(), found.root
     config.add_cleanup(folder.let_go)
@@ -169,15 +154,15 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
         *(found.name, root, tree, str(folder.path)),
         tests=tuple(sorted({*tests, *copied})),
         notes=(*notes, *told),
-        arguments=arguments_for(config, mapping),
+        arguments=worker.arguments_for(config, mapping),
         cwd=mapping.path(started_in),
         python=python,
     )
     if settings.against_prepare:
-        environment = of_the_tree(os.environ, mapping, python or sys.executable)
+        environment = worker.of_the_tree(os.environ, mapping, python or sys.executable)
         where, late = mapping.path(rootdir), settings.against_timeout
         revision.prepare(settings.against_prepare, where, launch.folder, environment, late)
-    given_here = arguments_for(config, mapping_of(root, root))
+    given_here = worker.arguments_for(config, mapping_of(root, root))
     own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
     return {"baseline": launch, "current": own}
 
@@ -194,8 +179,7 @@ class AgainstTests:
         self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[Side, tuple[str, ...]] = {}
-        self._brings_up: dict[Side, StartStep] = {}
-        self._running = ""
+        self._brings_up: dict[Side, worker.StartStep] = {}
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
 
@@ -204,34 +188,31 @@ class AgainstTests:
         """Start the reference, which comes up while tests are collected here."""
         # Another environment has a path of its own, and needs only the user's folders.
         users = tuple(one for one in sys.path if one and self._mapping.is_users(one))
+        seed = getattr(self._config.option, "randomly_seed", None)  # once it is configured
+        seed = seed if isinstance(seed, int) else None
         self._launches = {
-            side: replace(one, path=users if one.python else tuple(sys.path), seed=self._seed())
+            side: replace(one, path=users if one.python else tuple(sys.path), seed=seed)
             for side, one in self._launches.items()
         }
         self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
         start = partial(self._process, "baseline", 0)
-        self._reference = Reference(start, inventory.cuda_is_up)
-        self._fresh = FreshPairs(self._process, self._files, self._brings_up)
+        self._reference = worker.Reference(start, inventory.cuda_is_up)
+        self._fresh = timing.FreshPairs(self._process, self._files, self._brings_up)
         self._config.add_cleanup(self._fresh.end)
         self._config.add_cleanup(self._reference.end)
         times = not self._settings.against_exact
         self._turns = Turns(self._reference, self._fresh, times=times)
         self._reference.come_up()
 
-    def _seed(self) -> int | None:
-        """What pytest-randomly seeds with, once it is configured."""
-        seed = getattr(self._config.option, "randomly_seed", None)
-        return seed if isinstance(seed, int) else None
-
-    def _process(self, side: Side, number: int) -> Process:
+    def _process(self, side: Side, number: int) -> worker.Process:
         """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
             launch = revision.give_back(self._code, launch)
         name = getattr(self._config, "workerinput", {}).get("workerid", "")  # gwN under xdist
         of_worker = re.fullmatch(r"gw(\d+)", name)
-        worker = _WORKERS * number + (int(of_worker[1]) if of_worker else 0)
-        return Process(launch, worker, self._settings.against_timeout)
+        number = _WORKERS * number + (int(of_worker[1]) if of_worker else 0)
+        return worker.Process(launch, number, self._settings.against_timeout)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -260,7 +241,8 @@ class AgainstTests:
             self._reference.refuse(compiled)
         run_state(self._config).after_call = self._turns.after_call
         # Registered last, it wraps what all others do in the call phase.
-        self._config.pluginmanager.register(_AroundCalls(self))
+        self._config.pluginmanager.unregister(self)
+        self._config.pluginmanager.register(self)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
@@ -269,29 +251,43 @@ class AgainstTests:
         """The reference runs the test up to its first call that is timed. Then the test runs here,
         and both go on from call to call."""
         if state_of(item).is_measured:
-            self._running = item.nodeid
             following = _next_measured(item, nextitem)
             self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
         else:
             self._ran_unmeasured = True
         try:
             done = yield
-            if self._running:
-                self._turns.answer()
+            if self._turns.test:
+                self._reference.answer()
             return done
         finally:  # at Ctrl-C nobody waits for the reference
-            self._running = ""
+            self._turns.test = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The same random numbers as on the other side."""
-        if item.nodeid == self._running:
+        if item.nodeid == self._turns.test:
             self._turns.set_up()
             seed_by(item.nodeid)
 
-    def compare(
-        self, item: pytest.Item, broken: str = ""
-    ) -> LimitExceeded | IncompleteProfile | None:
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(
+        self, item: pytest.Item
+    ) -> Generator[None, pluggy.Result[object], None]:
+        """Compare if the test passed, or failed only by a limit of its own: then its failure also
+        says what is worse."""
+        outcome = yield  # afterwards no lock is held
+        error = outcome.exception
+        if error is None or isinstance(error, LimitExceeded):
+            found = self._compare(item, str(error.msg) if error is not None else "")
+            if found is not None and error is None:
+                outcome.force_exception(found)
+            elif isinstance(found, LimitExceeded) and error is not None:
+                error.msg = found.msg
+        elif item.nodeid == self._turns.test and not isinstance(error, pytest.skip.Exception):
+            _put(item, not_compared(_profiles_of(item), _FAILS))
+
+    def _compare(self, item: pytest.Item, broken: str) -> LimitExceeded | IncompleteProfile | None:
         """Compare the profiles of a test, each time that it is repeated.
 
         Args:
@@ -321,12 +317,12 @@ class AgainstTests:
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
     ) -> tuple[ProfileComparison, ...]:
-        if item.nodeid != self._running:
+        if item.nodeid != self._turns.test:
             why = (
                 "the test requested kernel_profile while it ran, so the baseline did not measure it"
             )
             return not_compared(profiles, why)
-        answer = self._turns.answer()
+        answer = self._reference.answer()
         if isinstance(answer, Done) and answer.wrong:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
@@ -355,11 +351,6 @@ class AgainstTests:
         before = there.get(judge.entry.key)
         return before is None or before.profiles != judge.kept.profiles
 
-    def note_failed(self, item: pytest.Item) -> None:
-        """Note that a test is not compared, because it fails on this code."""
-        if item.nodeid == self._running:
-            _put(item, not_compared(_profiles_of(item), _FAILS))
-
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the processes; after a whole run they end their fixtures first."""
@@ -376,31 +367,6 @@ def _next_measured(item: pytest.Item, following: pytest.Item | None) -> str:
     items = item.session.items
     later = items[items.index(following) :]
     return next((one.nodeid for one in later if state_of(one).is_measured), "")
-
-
-class _AroundCalls:
-    """Wraps the call phase with all that other plugins do in it: afterwards no lock is held."""
-
-    def __init__(self, tests: AgainstTests) -> None:
-        self._tests = tests
-
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_call(
-        self, item: pytest.Item
-    ) -> Generator[None, pluggy.Result[object], None]:
-        """Compare if the test passed, or failed only by a limit of its own: then its failure also
-        says what is worse."""
-        outcome = yield
-        error = outcome.exception
-        if error is not None and not isinstance(error, LimitExceeded):
-            if not isinstance(error, pytest.skip.Exception):
-                self._tests.note_failed(item)
-            return
-        found = self._tests.compare(item, str(error.msg) if error is not None else "")
-        if found is not None and error is None:
-            outcome.force_exception(found)
-        elif isinstance(found, LimitExceeded) and error is not None:
-            error.msg = found.msg
 
 
 def _profiles_of(item: pytest.Item) -> tuple[Profile, ...]:
@@ -428,16 +394,19 @@ class Turns:
         times: whether anything is to be timed.
 
     Attributes:
-        timed: the times of the calls of the test that runs, by the labels of their profiles.
+        test: that runs; empty between tests, and while one runs that is not measured.
+        timed: the times of its calls, by the labels of their profiles.
     """
 
-    def __init__(self, reference: Reference, fresh: FreshPairs, *, times: bool) -> None:
-        self.timed: dict[str, Timed] = {}
+    def __init__(
+        self, reference: worker.Reference, fresh: timing.FreshPairs, *, times: bool
+    ) -> None:
+        self.timed: dict[str, timing.Timed] = {}
         self._reference = reference
         self._fresh = fresh
         self._is_reviewed: Callable[[], bool] = bool
         self._times = times
-        self._test = ""
+        self.test = ""
         self._tries = 0
         self._fails = ""
 
@@ -447,7 +416,7 @@ class Turns:
         Args:
             is_reviewed: whether the revision has another snapshot of the test, or none.
         """
-        self._test, self._tries, self._fails = test, 0, ""
+        self.test, self._tries, self._fails = test, 0, ""
         self._is_reviewed = is_reviewed
         self.timed.clear()
         self._reference.begin(test, following, holds=self._times)
@@ -456,26 +425,22 @@ class Turns:
         """The test begins here, or is repeated; the times of a repeated test are not compared."""
         self._tries += 1
         if self._tries > 1:
-            self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
+            self.timed = {label: timing.Timed(timing.not_timed(_REPEATED)) for label in self.timed}
             self._reference.answer()
-
-    def answer(self) -> Done | str:
-        """How the test ended on the revision, or why it did not run; waits for that."""
-        return self._reference.answer()
 
     def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Time a call, if the reference holds in the same; then the reference goes on."""
-        if test.id != self._test or not self._times:
+        if test.id != self.test or not self._times:
             return
         at = self._reference.at
         if at is None or at.label != call.label:
             why = call.more.why_untimed() or (_REPEATED if self._tries > 1 else _NOT_MADE)
-            self.timed[call.label] = Timed(not_timed(why))
+            self.timed[call.label] = timing.Timed(timing.not_timed(why))
             return
         fails = not test.settings.warn_only
         if call.profile.outcome == "failed" and fails:
-            other = first_difference(call.more.work(call.result), at.work)
-            self.timed[call.label] = Timed(not_timed(_OVER), other)
+            other = timing.first_difference(call.more.work(call.result), at.work)
+            self.timed[call.label] = timing.Timed(timing.not_timed(_OVER), other)
             self._fails = _OVER
         else:
             own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
@@ -484,17 +449,17 @@ class Turns:
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
-    def _time(self, test: MeasuredTest, call: MeasuredCall, own: str) -> Timed:
+    def _time(self, test: MeasuredTest, call: MeasuredCall, own: str) -> timing.Timed:
         """Time a call. ``own``: why its own counts have judged it; empty if they have not."""
         more, settings, begun_s = call.more, test.settings, now_s()
-        judged = not_timed(own) if own else None
+        judged = timing.not_timed(own) if own else None
         if self._fails and not own:
             judged = Paired("undecided", self._fails)
-        timed = time_call(
+        timed = timing.time_call(
             RunTest(test.id, holds=True, call=call.label),
             more.work(call.result),
             settings.margin or DEFAULT_MARGIN,
-            own_rounds(more),
+            timing.own_rounds(more),
             self._reference,
             self._fresh,
             partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),

@@ -10,24 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from pytest_kernelprof.baselines import protocol
 from pytest_kernelprof.baselines.code_origin import RightCode
-from pytest_kernelprof.baselines.protocol import (
-    At,
-    Collect,
-    Collected,
-    Done,
-    Go,
-    Launch,
-    Lost,
-    Refused,
-    RunTest,
-    Wire,
-    serve,
-)
 from pytest_kernelprof.baselines.worker import RESET
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.gpu import inventory, usage_lock
-from pytest_kernelprof.plugin.collector import ATTRIBUTE
+from pytest_kernelprof.plugin.collector import ATTRIBUTE, why_ended
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec
@@ -40,26 +28,26 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
 
-_LONGEST = 300
+_NO_REASON = "no reason given"
 _BY_LIMIT = "kernelprof_by_limit"
 
 
 def main(arguments: list[str]) -> None:
     """Run pytest as the user's process asks, over the two descriptors of the first argument."""
-    wire = Wire.of_a_child(arguments[0])
+    wire = protocol.Wire.of_a_child(arguments[0])
     try:
         launch = wire.receive()
-        if isinstance(launch, Launch):
+        if isinstance(launch, protocol.Launch):
             _run(wire, launch)
-    except Lost:  # the user's process is gone, so nobody would read why
+    except protocol.Lost:  # the user's process is gone, so nobody would read why
         sys.exit(1)
 
 
-def _run(wire: Wire, launch: Launch) -> None:
+def _run(wire: protocol.Wire, launch: protocol.Launch) -> None:
     code = RightCode(launch)
     why = code.bring_in_reach()
     if why:
-        wire.send(Refused(why))
+        wire.send(protocol.Refused(why))
         return
     os.makedirs(launch.cwd, exist_ok=True)  # the revision may lack that folder
     os.chdir(launch.cwd)
@@ -68,7 +56,7 @@ def _run(wire: Wire, launch: Launch) -> None:
     status = pytest.main(list(launch.arguments), plugins=[served])
     if not served.is_ready:
         why = f"pytest does not start in the baseline (status {int(status)})"
-        wire.send(Refused(why, printed=True))
+        wire.send(protocol.Refused(why, printed=True))
 
 
 class Served:
@@ -78,15 +66,15 @@ class Served:
         is_ready: whether pytest has started, so that it can collect.
     """
 
-    def __init__(self, wire: Wire, code: RightCode, seed: int | None) -> None:
+    def __init__(self, wire: protocol.Wire, code: RightCode, seed: int | None) -> None:
         self._wire, self._code, self._seed = wire, code, seed
-        self._asked = RunTest()
+        self._asked = protocol.RunTest()
         self._kept: frozenset[str] = frozenset()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
-        self._done = Done()
+        self._done = protocol.Done()
         self.is_ready = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -104,9 +92,9 @@ class Served:
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect the files that the user's process names, all at once."""
         self.is_ready = True
-        self._wire.send(Collected(cuda=inventory.cuda_is_up()))
+        self._wire.send(protocol.Collected(cuda=inventory.cuda_is_up()))
         asked = self._wire.receive()
-        if not isinstance(asked, Collect):
+        if not isinstance(asked, protocol.Collect):
             return True
         self._kept = frozenset(asked.kept)
         there = [file for file in asked.files if os.path.exists(file)]
@@ -114,12 +102,14 @@ class Served:
             session.perform_collect(there)
         why = self._code.wrong(list(sys.modules.items()))
         if why:
-            self._wire.send(Refused(why))
+            self._wire.send(protocol.Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
             self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
-            self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
+            self._wire.send(
+                protocol.Collected(ids, self._errors, inventory.cuda_is_up(), self._shared)
+            )
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -132,16 +122,16 @@ class Served:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what fails."""
         if report.failed:
-            self._errors[report.nodeid] = _last_line(report)
+            self._errors[report.nodeid] = why_ended(report) or _NO_REASON
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests that the user's process names, until it names no more."""
         items = {item.nodeid: item for item in session.items}
-        while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
+        while isinstance(asked := self._wire.receive(), protocol.RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
             before = set(sys.modules)
-            self._done, self._asked = Done(asked.id), asked
+            self._done, self._asked = protocol.Done(asked.id), asked
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
@@ -155,13 +145,13 @@ class Served:
                 shared=self._shared,
             )
             self._wire.send(done)
-        if isinstance(asked, RunTest):
-            self._wire.send(Done())
+        if isinstance(asked, protocol.RunTest):
+            self._wire.send(protocol.Done())
         return True
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin an attempt of a test; of a repeated test the last attempt counts."""
-        self._done = Done(nodeid)
+        self._done = protocol.Done(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -191,10 +181,10 @@ class Served:
         by_limit = getattr(report, _BY_LIMIT, False)
         if report.skipped and not by_limit:
             why = "it fails as expected (xfail)" if hasattr(report, "wasxfail") else ""
-            self._done = replace(self._done, skipped=why or _last_line(report))
+            self._done = replace(self._done, skipped=why or why_ended(report) or _NO_REASON)
         by_itself = not by_limit and not _passed_unexpectedly(report)
         if report.failed and report.when != "teardown" and by_itself:
-            self._done = replace(self._done, failure=_last_line(report))
+            self._done = replace(self._done, failure=why_ended(report) or _NO_REASON)
 
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Hold in a call whose kernels can be timed, and take rounds of it as asked. A process that
@@ -208,9 +198,9 @@ class Served:
         usage_lock.stop()
         numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
         profile = codec.decode(numbers, Profile)  # without what is no text
-        self._wire.send(At(call.label, work, inventory.cuda_is_up(), profile))
-        asked = serve(self._wire, call.more)
-        if not isinstance(asked, Go):  # the run ends, and with it this test
+        self._wire.send(protocol.At(call.label, work, inventory.cuda_is_up(), profile))
+        asked = protocol.serve(self._wire, call.more)
+        if not isinstance(asked, protocol.Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
         self._asked = replace(self._asked, holds=asked.holds)
         usage_lock.go_on()
@@ -234,14 +224,3 @@ def _plugins(config: pytest.Config) -> list[ModuleType]:
 
 def _passed_unexpectedly(report: pytest.TestReport) -> bool:
     return isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS")
-
-
-def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
-    """What went wrong, in a line."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = (
-        report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(crash, "message", "")
-    )
-    lines = [line.strip() for line in (text or report.longreprtext).splitlines() if line.strip()]
-    found = (lines[0] if text else lines[-1]) if lines else "no reason given"
-    return found.removeprefix("E ").strip()[:_LONGEST]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -49,7 +49,7 @@ class _Attempt:
         self.called |= report.when == "call"
         outcome = outcome_of(report)
         if _WORST_FIRST.index(outcome) < _WORST_FIRST.index(self.outcome):
-            self.outcome, self.why = outcome, first_line(report)
+            self.outcome, self.why = outcome, why_ended(report)
             self.line = line_that_raised(report)
 
     @property
@@ -154,13 +154,17 @@ _WORST_FIRST: tuple[TestOutcome, ...] = (
 _LONGEST_LINE = 300
 
 
-def first_line(report: pytest.TestReport) -> str:
-    """The first line of what ended a test: the message of its exception, the reason of a skip."""
-    told = report.longrepr
-    crash = getattr(told, "reprcrash", None)
-    words = told[-1] if isinstance(told, tuple) else getattr(crash, "message", None) or str(told)
-    lines = getattr(report, "wasxfail", words).strip().splitlines()
-    return printable(lines[0][:_LONGEST_LINE]) if lines else ""
+def why_ended(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """The line that says what ended a test or a collection: the first one of its exception's
+    message, or of the reason of a skip; else the last error of what pytest shows; or nothing."""
+    told: Any = report.longrepr
+    message = getattr(getattr(told, "reprcrash", None), "message", None)
+    known = getattr(report, "wasxfail", told[-1] if isinstance(told, tuple) else message)
+    if known is None:
+        lines = [line.strip() for line in str(told or "").splitlines() if line.strip()]
+        errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+        known = next(reversed(errors or lines), "")
+    return printable("".join(known.strip().splitlines()[:1])[:_LONGEST_LINE])
 
 
 def line_that_raised(report: pytest.TestReport) -> int | None:

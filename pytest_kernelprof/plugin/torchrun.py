@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.distributed.rendezvous import note_missing
 from pytest_kernelprof.gpu.procfs import started_at
-from pytest_kernelprof.plugin.collector import fail, first_line
+from pytest_kernelprof.plugin.collector import fail, why_ended
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
@@ -266,7 +266,7 @@ class FirstRank(Rank):
         others = {rank: self._wait_for(rank, deadline) for rank in self._others}
         stats = getattr(self._reporter, "stats", {})
         failed = (*stats.get("failed", ()), *stats.get("error", ()))
-        told = {one.nodeid: first_line(one) for one in failed}
+        told = {one.nodeid: why_ended(one) for one in failed}
         for rank, said in others.items():
             for data in said.problems if said is not None else ():
                 self._tell(session, rank, data, told)
@@ -283,7 +283,7 @@ class FirstRank(Rank):
         report = hook.pytest_report_from_serializable(config=self._config, data=data)
         here = told.get(report.nodeid)
         # All ranks exceed the same limit, and each has its own words for a rank that is missing.
-        if here is not None and (here == first_line(report) or hasattr(report, _OUR_ERROR)):
+        if here is not None and (here == why_ended(report) or hasattr(report, _OUR_ERROR)):
             return
         report.nodeid = f"{report.nodeid} (rank {rank})"
         hook.pytest_runtest_logreport(report=report)

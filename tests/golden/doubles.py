@@ -8,7 +8,7 @@ its lock, and the revision's files, process and timed rounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -62,8 +62,8 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (revision, "lay_out", lambda *_: ()),
         (revision, "lay_over", lambda *_: ()),
         (revision, "copy_generated", lambda *_: ((), ())),
-        (against_revision, "Reference", _Idle),
-        (against_revision, "FreshPairs", _Idle),
+        (against_revision.worker, "Reference", _Idle),
+        (against_revision.timing, "FreshPairs", _Idle),
         (against_revision, "Turns", play.turns),
     ]
     with mock.patch.multiple(usage_lock, begin=_nothing, end=_nothing):
@@ -94,6 +94,7 @@ class _Idle:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.come_up = self.end = self.finish = self.refuse = _nothing
+        self.answer: Callable[[], Done | str] = str
 
     def collect(self, *_: object) -> Collected:
         return Collected()
@@ -129,8 +130,10 @@ class _Play:
         assert described is not None
         return _DescribedContest(described, plan, metric, self._folder)
 
-    def turns(self, *_: object, **__: object) -> _Turns:
-        return _Turns(self.tests, self._folder)
+    def turns(self, reference: _Idle, *_: object, **__: object) -> _Turns:
+        turns = _Turns(self.tests, self._folder)
+        reference.answer = turns.answer
+        return turns
 
 
 def _measurement(call: Call, folder: Path, label: str) -> Measurement:
@@ -202,25 +205,25 @@ class _Turns:
         self.timed: dict[str, Timed] = {}
         self._tests = tests
         self._folder = folder
-        self._test = ""
+        self.test = ""
 
     def begin(self, test: str, *_: object) -> None:
-        self._test = test
+        self.test = test
         self.timed.clear()
 
     def set_up(self) -> None:
         pass
 
     def answer(self) -> Done | str:
-        calls = self._tests[self._test].revision
+        calls = self._tests[self.test].revision
         if calls is None:
-            return f"the revision has no test {self._test}"
+            return f"the revision has no test {self.test}"
         labels = ["", *(f"profile {number}" for number in range(2, len(calls) + 1))]
         profiles = tuple(
             replace(recorded(call, self._folder).attributed, label=label)
             for label, call in zip(labels, calls, strict=False)
         )
-        return Done(self._test, Test(self._test, profiles), reached=("model.py",))
+        return Done(self.test, Test(self.test, profiles), reached=("model.py",))
 
     def after_call(self, test: Any, call: Any) -> None:
         described = self._tests[test.id]

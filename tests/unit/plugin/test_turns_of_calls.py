@@ -49,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
         found.append((call, margin))
         return Timed(Paired("same"))
 
-    monkeypatch.setattr(module, "time_call", time_call)
+    monkeypatch.setattr(module.timing, "time_call", time_call)
     return found
 
 
@@ -65,7 +65,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Paired | None]:
     def why_judged(baseline: object, current: Any, *, is_reviewed: bool) -> str:
         return MORE_KERNELS if current.label == "more" else ""
 
-    monkeypatch.setattr(module, "time_call", time_call)
+    monkeypatch.setattr(module.timing, "time_call", time_call)
     monkeypatch.setattr(module, "why_judged", why_judged)
     return found
 
@@ -102,7 +102,6 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> N
     assert [one.call for one, _ in asked] == ["", "profile 2"]
     assert whys(made) == ["", "", "the revision does not make this call"]
     assert made.timed[""].paired.took_s > 0
-    assert made.answer() == "done"
 
 
 @pytest.mark.parametrize(("margin", "judged"), [(None, 0.05), (0.08, 0.08)])
