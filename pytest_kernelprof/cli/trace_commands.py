@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.records.profile import Profile
-    from pytest_kernelprof.summary.ranks import Rank
     from pytest_kernelprof.trace.columns import Trace
 
 

@@ -26,8 +26,7 @@ from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
-from pytest_kernelprof.records import codec
-from pytest_kernelprof.records.comparison import LIMIT_OF, Paired, ProfileComparison, RunComparison
+from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.comparisons import shown_name
@@ -39,19 +38,18 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.records.comparison import Side
     from pytest_kernelprof.records.profile import Profile
 
-    Launches = dict[Side, Launch]
+    Launches = dict[comparison.Side, Launch]
 
 
 _AT_WORK = 2
 _OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
 _NOT_MADE = "the revision does not make this call"
-_ATTRIBUTE = "kernelprof_against"
 _FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
 
@@ -68,62 +66,43 @@ _WORKERS = 100
 
 
 def begin(config: pytest.Config) -> None:
-    """Register what compares: in the process that reports, and in each that runs tests.
+    """In the process that reports, lay the revision out; in each that runs tests, compare.
 
     Raises:
-        pytest.UsageError: there is no such code to compare with.
+        pytest.UsageError: there is no such code to compare with, or no place for it.
     """
-    sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
-    if sent is None:
-        run = AgainstRun(config)
-        run_state(config).comparisons.insert(0, run.comparison)
-        config.pluginmanager.register(run)
-        launches = run.launches
-    else:
-        launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
+    state = run_state(config)
+    if sys.platform == "win32":
+        raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
+    if not hasattr(config, "workerinput"):
+        try:
+            launches = _laid_out(config, state.settings)
+        except revision.CannotCompare as error:
+            raise pytest.UsageError(f"{error.option}: {error}") from None
+        except OSError as error:
+            raise pytest.UsageError(f"{_FLAG}: {error}") from None
+        sent = {side: codec.encode(launch).decode() for side, launch in launches.items()}
+        state.collector.prepared["revision"] = sent
+        state.comparisons.insert(0, partial(_compared, launches["baseline"], state.collector))
+    sent = state.collector.prepared["revision"]
+    launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
     runs_tests = not config.option.collectonly and config.getoption("dist", "no") == "no"
     if runs_tests:  # else no test runs, or workers of pytest-xdist run them
         config.pluginmanager.register(AgainstTests(config, launches))
 
 
-class AgainstRun:
-    """In the process that reports: lays the revision out, and says what was compared.
-
-    Attributes:
-        launches: how references, and fresh processes of today's code, are started.
-
-    Raises:
-        pytest.UsageError: there is no such code, or no place for it.
-    """
-
-    def __init__(self, config: pytest.Config) -> None:
-        if sys.platform == "win32":
-            raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        self._collector = run_state(config).collector
-        try:
-            self.launches = _laid_out(config, run_state(config).settings)
-        except revision.CannotCompare as error:
-            raise pytest.UsageError(f"{error.option}: {error}") from None
-        except OSError as error:
-            raise pytest.UsageError(f"{_FLAG}: {error}") from None
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: object) -> None:
-        """Tell a worker of pytest-xdist how both sides' processes are started."""
-        sent = {side: codec.encode(launch).decode() for side, launch in self.launches.items()}
-        node.workerinput[_ATTRIBUTE] = sent  # type: ignore[attr-defined]
-
-    def comparison(self) -> RunComparison:
-        """What the run was compared with, and the tests that failed before they were compared."""
-        launch = self.launches["baseline"]
-        failed = tuple(
-            ProfileComparison(source="revision", test=test.id, change="not compared", reason=_FAILS)
-            for test in self._collector.tests()
-            if test.outcome in FAILED and not test.profiles
+def _compared(launch: Launch, collector: Collector) -> comparison.RunComparison:
+    """What the run was compared with, and the tests that failed before they were compared."""
+    failed = tuple(
+        comparison.ProfileComparison(
+            source="revision", test=test.id, change="not compared", reason=_FAILS
         )
-        return RunComparison(
-            source="revision", name=launch.name, notes=launch.notes, profiles=failed
-        )
+        for test in collector.tests()
+        if test.outcome in FAILED and not test.profiles
+    )
+    return comparison.RunComparison(
+        source="revision", name=launch.name, notes=launch.notes, profiles=failed
+    )
 
 
 def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
@@ -178,8 +157,8 @@ class AgainstTests:
         self._launches = launches
         self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
-        self._files: dict[Side, tuple[str, ...]] = {}
-        self._brings_up: dict[Side, worker.StartStep] = {}
+        self._files: dict[comparison.Side, tuple[str, ...]] = {}
+        self._brings_up: dict[comparison.Side, worker.StartStep] = {}
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
 
@@ -204,7 +183,7 @@ class AgainstTests:
         self._turns = Turns(self._reference, self._fresh, times=times)
         self._reference.come_up()
 
-    def _process(self, side: Side, number: int) -> worker.Process:
+    def _process(self, side: comparison.Side, number: int) -> worker.Process:
         """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
@@ -311,12 +290,12 @@ class AgainstTests:
             return LimitExceeded(message, pytrace=False, place=worse[0].place)
         lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         if lost:
-            return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
+            return IncompleteProfile(f"{comparison.LIMIT_OF['revision']}: {lost_words(lost, name)}")
         return None
 
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
-    ) -> tuple[ProfileComparison, ...]:
+    ) -> tuple[comparison.ProfileComparison, ...]:
         if item.nodeid != self._turns.test:
             why = (
                 "the test requested kernel_profile while it ran, so the baseline did not measure it"
@@ -374,7 +353,7 @@ def _profiles_of(item: pytest.Item) -> tuple[Profile, ...]:
     return taken.profiles if taken is not None else ()
 
 
-def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
+def _put(item: pytest.Item, found: Sequence[comparison.ProfileComparison]) -> None:
     """Add to each profile of a test how it compares."""
     state = state_of(item)
     if state.taken is not None:
@@ -454,7 +433,7 @@ class Turns:
         more, settings, begun_s = call.more, test.settings, now_s()
         judged = timing.not_timed(own) if own else None
         if self._fails and not own:
-            judged = Paired("undecided", self._fails)
+            judged = comparison.Paired("undecided", self._fails)
         timed = timing.time_call(
             RunTest(test.id, holds=True, call=call.label),
             more.work(call.result),

@@ -27,6 +27,10 @@ ATTRIBUTE = "kernelprof"
 """Where a test's report has what the test took: the JSON of a ``Test``, one string, which any
 encoder of reports takes and which is the same with and without workers."""
 
+PREPARED = "kernelprof"
+"""Where a worker of pytest-xdist is told what its controller has prepared: ``Collector.prepared``.
+"""
+
 END_NOTES = "kernelprof_end_notes"
 """Where a test's last report has its notes, each of which the run prints once at its end, also if
 a worker of pytest-xdist ran the test. ``{tests}`` in a note stands for the tests that have it."""
@@ -60,13 +64,23 @@ class _Attempt:
 
 class Collector:
     """Gathers what all tests took, those of this process or those that xdist workers sent, and how
-    they ended: the call's own report does not know yet what teardown raises or a plugin repeats."""
+    they ended: the call's own report does not know yet what teardown raises or a plugin repeats.
 
-    def __init__(self) -> None:
+    Attributes:
+        prepared: by feature, what the process that reports has prepared for all that run tests.
+    """
+
+    def __init__(self, prepared: dict[str, Any] | None = None) -> None:
+        self.prepared = prepared or {}
         self._running: dict[str, _Attempt] = {}
         self._attempts: list[_Attempt] = []
         self._expected: dict[str, Expected] = {}
         self._noted: dict[str, dict[str, None]] = {}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist."""
+        node.workerinput[PREPARED] = self.prepared
 
     def expect(self, tests: Mapping[str, Expected]) -> None:
         """Note the tests that this run has to account for, whether or not they run."""

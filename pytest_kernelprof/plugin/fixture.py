@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -16,7 +16,7 @@ from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerEr
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.callables import CLOSE, CompareBy, Contest, contest
+from pytest_kernelprof.measure.callables import CLOSE, Check, CompareBy, Contest, contest
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
 from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.outcome import Request, in_place_words
@@ -31,9 +31,6 @@ from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pytest_kernelprof.measure.callables import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.started_ranks import Ranks
     from pytest_kernelprof.records.recording import DeviceKind

@@ -14,13 +14,7 @@ import pytest
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
-from pytest_kernelprof.plugin.items import (
-    RUN_BASELINE,
-    Target,
-    find_ignored_marks,
-    run_state,
-    state_of,
-)
+from pytest_kernelprof.plugin.items import Target, find_ignored_marks, run_state, state_of
 from pytest_kernelprof.plugin.settings import MARKER_LINE, OPTIONS_FORM, Settings, add_options
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
@@ -143,7 +137,7 @@ def _is_run_document(config: pytest.Config, given: str) -> bool:
     """Whether it is a file, and not a revision whose name a file without the ending .json has. In
     a worker, whose files may be others, it is what the controller says."""
     if hasattr(config, "workerinput"):
-        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
+        return bool(given == run_state(config).collector.prepared.get("run_document"))
     path = os.path.join(config.invocation_params.dir, given)
     is_named_so = given.endswith((".json", ".json.gz"))
     if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
@@ -207,7 +201,7 @@ def _begin_features(config: pytest.Config) -> None:
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline
 
-        earlier = run_baseline.begin(config, settings, state.collector, RUN_BASELINE)
+        earlier = run_baseline.begin(config, settings, state.collector)
         state.baseline_of = earlier.of
         state.comparisons.append(earlier.comparison)
     if settings.revision:

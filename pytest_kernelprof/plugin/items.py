@@ -16,7 +16,7 @@ from _pytest.pathlib import bestrelpath
 
 from pytest_kernelprof.errors import MarkerError, NotJudged
 from pytest_kernelprof.limits import marks as markers
-from pytest_kernelprof.plugin.collector import Collector
+from pytest_kernelprof.plugin.collector import PREPARED, Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Place
     from pytest_kernelprof.records.recording import DeviceKind
-
-RUN_BASELINE = "kernelprof-run-baseline"
-"""The name, in what workers of pytest-xdist are sent, of the run document and its profiles."""
 
 CUDA_HINT = (
     "there is no CUDA device here; if the test needs one, mark it "
@@ -72,7 +69,7 @@ class RunState:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self.collector = Collector()
+        self.collector = Collector(getattr(config, "workerinput", {}).get(PREPARED))
         self.measures = self.serves = self.quiet = self.has_bridge = False
         self.expected = ""
         self.in_its_table: set[str] = set()

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from traceback import walk_stack  # before a test can patch it
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -21,19 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import pytest
 
 from pytest_kernelprof import errors
-from pytest_kernelprof.api import traces_loaded
-from pytest_kernelprof.distributed.agreement import agreeing, number_of_rank
+from pytest_kernelprof.api import Profile, traces_loaded
+from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
 from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.measure import policy, runner
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
-from pytest_kernelprof.measure.runner import (
-    Measurement,
-    measure,
-    measure_once,
-    of_all_ranks,
-    of_this_rank,
-)
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
@@ -45,19 +38,16 @@ from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from contextlib import AbstractContextManager
     from types import FrameType
     from typing import TextIO
 
-    from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.distributed.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.sessions import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.records.recording import DeviceKind
 
-    OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
+    OpenProgress = Callable[[], contextlib.AbstractContextManager[policy.Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
 
 
@@ -115,11 +105,11 @@ class MeasuredTest:
         place = place_of_call(self.place)
         return Request(f"{what} at {wording.line_of(place)}", place=place, **more)
 
-    def plan(self, needs: Needs, **given: Any) -> Plan:
+    def plan(self, needs: policy.Needs, **given: Any) -> policy.Plan:
         """What to take: by the options given for a call, else by the settings of the test."""
         settings = self.settings.changed(**given)
         return replace(
-            plan_of(self.device, needs, rounds=settings.rounds),
+            policy.plan_of(self.device, needs, rounds=settings.rounds),
             warmup=settings.warmup,
             flush_l2=settings.flush_l2,
             stacks=settings.stacks,
@@ -144,13 +134,13 @@ class MeasuredTest:
             agreement.gather(call, None)
             yield agreement
 
-    def needs(self) -> Needs:
+    def needs(self) -> policy.Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
         against = bool(self.settings.revision)  # which compares all that is exact
         if self.everything or not (limits or against):
-            return EVERYTHING
-        return Needs(
+            return policy.EVERYTHING
+        return policy.Needs(
             device_times=any(limit.device_time for limit in limits),
             host_times=any("unprofiled" in limit.sources for limit in limits),
             memory=against or any("memory" in limit.sources for limit in limits),
@@ -174,7 +164,7 @@ class MeasuredCall:
 
 def measure_call(
     test: MeasuredTest,
-    plan: Plan,
+    plan: policy.Plan,
     fn: Callable[..., R],
     arguments: Arguments,
     request: Request,
@@ -189,7 +179,7 @@ def measure_call(
     with held_by(request.what), may_be_blind(test):
         with test.agreeing(request.what, group) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
-            result, measurement = measure(
+            result, measurement = runner.measure(
                 fn,
                 plan,
                 arguments,
@@ -266,11 +256,11 @@ def measure_block(
     if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
     request = request or Request(f"the whole call of {test.id}", place=test.place)
-    found: list[Measurement] = []
+    found: list[runner.Measurement] = []
     limits = request.own.values()
     with held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
-            found = block.enter_context(measure_once(plan, name))
+            found = block.enter_context(runner.measure_once(plan, name))
         yield kept
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
             block.close()
@@ -279,9 +269,9 @@ def measure_block(
     measurement = found[0]
     if asked:
         with test.agreeing(request.what, group) as agreement:
-            measurement = of_all_ranks(measurement, agreement)
+            measurement = runner.of_all_ranks(measurement, agreement)
     else:
-        measurement = of_this_rank(measurement, number_of_rank())
+        measurement = runner.of_this_rank(measurement, number_of_rank())
     kept.append(_keep(test, measurement, request))
 
 
@@ -439,7 +429,7 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
 
 
-def _keep(test: MeasuredTest, measurement: Measurement, request: Request) -> Profile:
+def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request) -> Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None
     path, folder, label = "", test.settings.trace_dir, measurement.profile.label
     if folder:
@@ -487,7 +477,9 @@ _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _BELOW, _ERASE_REST = "\x1b[B\r", "\x1b[K"
 
 
-def measuring(config: pytest.Config, test: str) -> Callable[[], AbstractContextManager[Progress]]:
+def measuring(
+    config: pytest.Config, test: str
+) -> Callable[[], AbstractContextManager[policy.Progress]]:
     """What opens a progress line for one measurement of a test, and erases it at its end.
 
     The line appears after a second of work. It is there on a terminal only: not when standard
@@ -495,7 +487,7 @@ def measuring(config: pytest.Config, test: str) -> Callable[[], AbstractContextM
     the terminal at once (``-s``, ``--capture=tee-sys``, ``log_cli``) and would mix with it.
     """
     if not _can_show(config):
-        return lambda: contextlib.nullcontext(no_progress)
+        return lambda: contextlib.nullcontext(policy.no_progress)
     capture = config.pluginmanager.getplugin("capturemanager")
     out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
     assert capture is not None

@@ -15,24 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines.run_documents import (
-    Key,
-    compare_profile,
-    comparison_of,
-    profiles_of,
-    read_run,
-)
+from pytest_kernelprof.baselines import run_documents
 from pytest_kernelprof.baselines.supervisor import make_folder, sweep_folders
+from pytest_kernelprof.comparison import judge
 from pytest_kernelprof.comparison.comparability import DISTURBED
-from pytest_kernelprof.comparison.judge import allowances, parse_allowance, status_of, verdict_of
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.gpu.file_lock import can_share
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
-from pytest_kernelprof.records import codec
-from pytest_kernelprof.records.comparison import LIMIT_OF, RunComparison
+from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Verdict
+from pytest_kernelprof.records.profile import Place, Profile, Reason, Status, Verdict
 from pytest_kernelprof.summary.verdicts import delta_words
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
@@ -47,31 +40,25 @@ except ImportError:  # a Python that was built without
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.records.profile import Place, Profile, Reason, Status
 
 _FLAG = "--kernelprof-against"
 
 
-def begin(config: pytest.Config, settings: Settings, collector: Collector, name: str) -> Baselines:
+def begin(config: pytest.Config, settings: Settings, collector: Collector) -> Baselines:
     """The baselines of this process's tests; in the process that reports, register a plugin.
-
-    Args:
-        name: of that plugin, and of what it sends to workers of pytest-xdist.
 
     Raises:
         pytest.UsageError: there is nothing to compare with, or a margin is malformed.
     """
     try:
-        allowed = allowances(tuple(map(parse_allowance, settings.fail_on)))
+        allowed = judge.allowances(tuple(map(judge.parse_allowance, settings.fail_on)))
     except ValueError as error:
         raise pytest.UsageError(f"ini key kernelprof_fail_on: {error}") from None
     if hasattr(config, "workerinput"):
-        return Baselines(config.workerinput[name][1], allowed)
-    baseline = RunBaseline(config, settings.run_document or "", collector, allowed, name)
+        return Baselines(collector.prepared["profiles"], allowed)
+    baseline = RunBaseline(config, settings.run_document or "", collector, allowed)
     config.pluginmanager.register(baseline)
     return baseline
 
@@ -79,7 +66,7 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector, name:
 class Baselines:
     """The profiles of an earlier run, in a file: memory holds only those of the test that runs."""
 
-    def __init__(self, file: str, allowed: Mapping[str, Allowance]) -> None:
+    def __init__(self, file: str, allowed: Mapping[str, judge.Allowance]) -> None:
         self._file = file
         self._allowed = allowed
 
@@ -90,7 +77,7 @@ class Baselines:
             database.execute("CREATE TABLE tests (id TEXT PRIMARY KEY, profiles BLOB)")
             database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
 
-    def comparison(self) -> RunComparison | None:
+    def comparison(self) -> comparison.RunComparison | None:
         """What the run was compared with so far; None in a worker, whose controller knows."""
         return None
 
@@ -115,7 +102,7 @@ class Baselines:
         if row is None:
             return None
         run = unpack(codec.decode(row[0], Document))
-        return Baseline(test, profiles_of(run.tests), self._allowed)
+        return Baseline(test, run_documents.profiles_of(run.tests), self._allowed)
 
 
 def _lean(test: Test) -> Test:
@@ -133,7 +120,10 @@ class Baseline:
     """
 
     def __init__(
-        self, test: str, profiles: Mapping[Key, Profile], allowed: Mapping[str, Allowance]
+        self,
+        test: str,
+        profiles: Mapping[run_documents.Key, Profile],
+        allowed: Mapping[str, judge.Allowance],
     ) -> None:
         self._test = test
         self._profiles = profiles
@@ -147,7 +137,7 @@ class Baseline:
         if found is None:
             return ()
         status, reason, why = self._judgement(found, profile)
-        return (verdict_of(found, profile, status, why, reason=reason, place=place),)
+        return (judge.verdict_of(found, profile, status, why, reason=reason, place=place),)
 
     def note(self, profile: Profile) -> None:
         """Count a profile: the next one is compared with the one after it."""
@@ -158,19 +148,29 @@ class Baseline:
         a second look and on more rounds."""
         found = self._compared(profile)
         return tuple(
-            Verdict(limit=LIMIT_OF["run"], metric=one.name, outcome=_outcome_so_far(one, profile))
+            Verdict(
+                limit=comparison.LIMIT_OF["run"],
+                metric=one.name,
+                outcome=_outcome_so_far(one, profile),
+            )
             for one in (found.metrics if found is not None else ())
             if one.spec.kind == "timed" and one.judged and one.change != "better"
         )
 
-    def _compared(self, profile: Profile) -> ProfileComparison | None:
-        key = Key(self._test, profile.label, self._seen[profile.label])
+    def _compared(self, profile: Profile) -> comparison.ProfileComparison | None:
+        key = run_documents.Key(self._test, profile.label, self._seen[profile.label])
         old = self._profiles.get(key)
-        return None if old is None else compare_profile(key, [old], profile, self._allowed)
+        return (
+            None
+            if old is None
+            else run_documents.compare_profile(key, [old], profile, self._allowed)
+        )
 
-    def _judgement(self, found: ProfileComparison, profile: Profile) -> tuple[Status, Reason, str]:
+    def _judgement(
+        self, found: comparison.ProfileComparison, profile: Profile
+    ) -> tuple[Status, Reason, str]:
         """Status, the reason of "undecided", and why of "incomplete" and "not judged"."""
-        status, why = status_of(found, profile)
+        status, why = judge.status_of(found, profile)
         if status in ("failed", "incomplete", "not judged"):
             return status, "", why
         undecided = [one for one in found.metrics if one.judged and one.change == "undecided"]
@@ -185,7 +185,7 @@ class Baseline:
         return "passed", "", ""
 
 
-def _outcome_so_far(one: MetricDelta, profile: Profile) -> Status:
+def _outcome_so_far(one: comparison.MetricDelta, profile: Profile) -> Status:
     """A second look at a time of the device is another session; then all rounds are judged."""
     looked_once = len(profile.metrics[one.name].rounds) < 2 * TIMED_ROUNDS
     if one.change == "undecided" or (one.spec.sources == ("profiled",) and looked_once):
@@ -193,15 +193,15 @@ def _outcome_so_far(one: MetricDelta, profile: Profile) -> Status:
     return "failed"
 
 
-def _why_undecided(one: MetricDelta, profile: Profile) -> Reason:
+def _why_undecided(one: comparison.MetricDelta, profile: Profile) -> Reason:
     if one.interval is None:
         return "few" if len(profile.metrics[one.name].rounds) < TIMED_ROUNDS else "alike"
     return "second look" if one.name in profile.second_look else "interval"
 
 
 class RunBaseline(Baselines):
-    """In the process that reports: refuses the document of another suite, tells workers where the
-    profiles are, and says what was compared.
+    """In the process that reports: refuses the document of another suite, and says what was
+    compared.
 
     Raises:
         pytest.UsageError: there is nothing to compare with.
@@ -212,28 +212,23 @@ class RunBaseline(Baselines):
         config: pytest.Config,
         path: str,
         collector: Collector,
-        allowed: Mapping[str, Allowance],
-        name: str,
+        allowed: Mapping[str, judge.Allowance],
     ) -> None:
-        self._path, self._collector, self._name = path, collector, name
+        self._path, self._collector = path, collector
         self._refused = bool(config.getoption("collectonly", False))
         try:
-            old = read_run(os.path.join(config.invocation_params.dir, self._path))
+            old = run_documents.read_run(os.path.join(config.invocation_params.dir, self._path))
             self._began, self._unfinished = old.began, old.unfinished
             # Of a repeated test, the last attempt that was measured.
             tests = {one.id: one for one in old.tests if one.profiles}.values()
-            self._keys = dict.fromkeys(profiles_of(tests))
+            self._keys = dict.fromkeys(run_documents.profiles_of(tests))
             if not self._keys:
                 raise RunFileError(f"{self._path}: it holds no profile to compare with")
             super().__init__(str(_folder(config) / "profiles"), allowed)
             self.write(tests)
+            collector.prepared |= {"run_document": path, "profiles": self._file}
         except (RunFileError, OSError, Error) as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: object) -> None:
-        """Tell a worker of pytest-xdist where the profiles are."""
-        node.workerinput[self._name] = (self._path, self._file)  # type: ignore[attr-defined]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Before any test runs."""
@@ -256,7 +251,7 @@ class RunBaseline(Baselines):
             "made in the same root folder"
         )
 
-    def comparison(self) -> RunComparison | None:
+    def comparison(self) -> comparison.RunComparison | None:
         """Of the tests that are in by now."""
         if self._refused:
             return None
@@ -265,10 +260,15 @@ class RunBaseline(Baselines):
             profile
             for test in tests
             for profile in test.profiles
-            if any(v.limit == LIMIT_OF["run"] and not v.is_uncompared for v in profile.verdicts)
+            if any(
+                v.limit == comparison.LIMIT_OF["run"] and not v.is_uncompared
+                for v in profile.verdicts
+            )
         )
-        now = profiles_of(tests)
-        found = comparison_of(self._keys, now, compared, self._allowed, self._unfinished)
+        now = run_documents.profiles_of(tests)
+        found = run_documents.comparison_of(
+            self._keys, now, compared, self._allowed, self._unfinished
+        )
         return replace(found, name=self._path, began=self._began)
 
 

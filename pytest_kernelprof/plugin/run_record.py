@@ -21,22 +21,11 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import run_state
-from pytest_kernelprof.plugin.settings import flag_of
-from pytest_kernelprof.records import codec, comparison
+from pytest_kernelprof.plugin.settings import Settings, flag_of
+from pytest_kernelprof.records import codec, comparison, profile
 from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
 from pytest_kernelprof.records.document import Run, Test, grouped
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
-from pytest_kernelprof.records.profile import (
-    Copy,
-    Gaps,
-    Kernel,
-    KernelGroup,
-    MetricValues,
-    Place,
-    Profile,
-    Timeline,
-    Wait,
-)
 from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained
@@ -45,7 +34,6 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.report.github import Annotation
 
 
@@ -250,7 +238,9 @@ _OPERATORS = 6
 """Operators that are kept at each end of a chain: the innermost, and those that the user called."""
 
 
-def attach(report: pytest.TestReport, test: Test, reduced: Callable[[Profile], Profile]) -> None:
+def attach(
+    report: pytest.TestReport, test: Test, reduced: Callable[[profile.Profile], profile.Profile]
+) -> None:
     """Put what a test took on its report.
 
     Args:
@@ -261,7 +251,9 @@ def attach(report: pytest.TestReport, test: Test, reduced: Callable[[Profile], P
     setattr(report, ATTRIBUTE, codec.encode(row).decode())
 
 
-def row_of(test: Test, reduced: Callable[[Profile], Profile], *, expected: bool) -> Test:
+def row_of(
+    test: Test, reduced: Callable[[profile.Profile], profile.Profile], *, expected: bool
+) -> Test:
     """What the report of a test carries.
 
     Args:
@@ -272,47 +264,47 @@ def row_of(test: Test, reduced: Callable[[Profile], Profile], *, expected: bool)
     return replace(test, profiles=tuple(map(reduced, profiles)))
 
 
-def for_tables(profile: Profile, *, kernels: bool = False) -> Profile:
+def for_tables(taken: profile.Profile, *, kernels: bool = False) -> profile.Profile:
     """What the report at the end tells of a profile: where nothing is wrong with it its kernels by
     name, else some of them one by one.
 
     Args:
         kernels: whether some are listed one by one in any case.
     """
-    one_by_one = kernels or profile.outcome == "failed"
-    kept = profile.kernels[:MOST_KERNELS] if one_by_one else ()
+    one_by_one = kernels or taken.outcome == "failed"
+    kept = taken.kernels[:MOST_KERNELS] if one_by_one else ()
     return replace(
-        profile,
+        taken,
         metrics={
             name: replace(metric, rounds=())
-            for name, metric in profile.metrics.items()
+            for name, metric in taken.metrics.items()
             if metric.value is not None
         },
         second_look={},
         kernels=tuple(map(_with_less, kept)),
-        more_kernels=_groups(profile, len(kept)),
+        more_kernels=_groups(taken, len(kept)),
         variants=(),
-        copies=tuple(map(_with_less, profile.copies[:MOST_KERNELS])) if one_by_one else (),
-        waits=tuple(map(_with_less, profile.waits[:MOST_KERNELS])) if one_by_one else (),
-        gaps=Gaps(),
+        copies=tuple(map(_with_less, taken.copies[:MOST_KERNELS])) if one_by_one else (),
+        waits=tuple(map(_with_less, taken.waits[:MOST_KERNELS])) if one_by_one else (),
+        gaps=profile.Gaps(),
         timeline=None,
     )
 
 
-def _groups(profile: Profile, kept: int) -> tuple[KernelGroup, ...]:
+def _groups(taken: profile.Profile, kept: int) -> tuple[profile.KernelGroup, ...]:
     """The other kernels by name, those that take most; the rest as one group without a name."""
     groups = sorted(
-        (*grouped(profile.kernels[kept:]), *profile.more_kernels), key=lambda one: -one.duration_us
+        (*grouped(taken.kernels[kept:]), *taken.more_kernels), key=lambda one: -one.duration_us
     )
     told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
     rest = groups[MOST_NAMES:]
     if rest:
         number, us = sum(one.count for one in rest), sum(one.duration_us for one in rest)
-        told.append(KernelGroup("", number, us))
+        told.append(profile.KernelGroup("", number, us))
     return tuple(told)
 
 
-_One = TypeVar("_One", Kernel, Copy, Wait)
+_One = TypeVar("_One", profile.Kernel, profile.Copy, profile.Wait)
 
 
 def _with_less(one: _One) -> _One:
@@ -320,29 +312,29 @@ def _with_less(one: _One) -> _One:
     chain: tuple[str, ...] = one.operators
     if len(chain) > 2 * _OPERATORS:
         one = replace(one, operators=(*chain[:_OPERATORS], *chain[-_OPERATORS:]))
-    if isinstance(one, Wait) or len(one.name) <= LONGEST_NAME:
+    if isinstance(one, profile.Wait) or len(one.name) <= LONGEST_NAME:
         return one
     return replace(one, name=one.name[:LONGEST_NAME])
 
 
-def _expected(profile: Profile) -> Profile:
+def _expected(taken: profile.Profile) -> profile.Profile:
     verdicts = (
         replace(one, outcome="expected failure") if one.outcome == "failed" else one
-        for one in profile.verdicts
+        for one in taken.verdicts
     )
-    return replace(profile, verdicts=tuple(verdicts))
+    return replace(taken, verdicts=tuple(verdicts))
 
 
 T = TypeVar("T")
 # Which field of a record is a file.
 _FILES: dict[type, str] = {
-    **dict.fromkeys((Kernel, Copy, Wait, comparison.KernelSide), "source"),
-    Place: "file",
-    Profile: "trace",
+    **dict.fromkeys((profile.Kernel, profile.Copy, profile.Wait, comparison.KernelSide), "source"),
+    profile.Place: "file",
+    profile.Profile: "trace",
 }
 
 # Without any: most of what a profile holds, by number.
-_WITHOUT_FILES = (MetricValues, Timeline, Environment, Integrity, Conditions)
+_WITHOUT_FILES = (profile.MetricValues, profile.Timeline, Environment, Integrity, Conditions)
 
 
 def portable(found: T, root: str) -> T:

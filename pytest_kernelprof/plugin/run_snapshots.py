@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_kernelprof.errors import SnapshotError
-from pytest_kernelprof.plugin.collector import fail
+from pytest_kernelprof.plugin.collector import Collector, fail
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.records.comparison import KeptTest, RunComparison, SnapshotReport

@@ -10,20 +10,13 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
-from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, TEST_STATES, KeptTest
-from pytest_kernelprof.records.profile import STATUSES
+from pytest_kernelprof.records import comparison
+from pytest_kernelprof.records.profile import STATUSES, Place, Profile, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_kernelprof.baselines.snapshots import KeptKey
-    from pytest_kernelprof.records.comparison import (
-        KeptProfile,
-        KernelChange,
-        SnapshotReport,
-        TestState,
-    )
-    from pytest_kernelprof.records.profile import Place, Profile, Verdict
 
 _MOST_CHANGES = 10
 
@@ -45,8 +38,8 @@ class SnapshotJudge:
 
     def __init__(
         self,
-        entry: SnapshotReport,
-        file: Mapping[str, KeptTest] | None,
+        entry: comparison.SnapshotReport,
+        file: Mapping[str, comparison.KeptTest] | None,
         *,
         checks: bool,
         collects: bool,
@@ -57,16 +50,16 @@ class SnapshotJudge:
         self._file_exists = file is not None
         self._checks, self._collects, self._strict = checks, collects, strict
         kept = self.kept if checks else None
-        self._kept: dict[KeptKey, KeptProfile] = dict(
+        self._kept: dict[KeptKey, comparison.KeptProfile] = dict(
             snapshots.numbered(kept.profiles if kept else ())
         )
         self._made = kept.made_with if kept else {}
         self._seen: Counter[str] = Counter()
-        self._states: list[TestState] = []
+        self._states: list[comparison.TestState] = []
         self._whys: dict[str, None] = {}
         self._missing: list[str] = []
-        self._changes: tuple[KernelChange, ...] = ()
-        self._profiles: list[KeptProfile] = []
+        self._changes: tuple[comparison.KernelChange, ...] = ()
+        self._profiles: list[comparison.KeptProfile] = []
         self._made_now: dict[str, str] = {}
         self._refused = ""
 
@@ -97,7 +90,9 @@ class SnapshotJudge:
         ]
         return (replace(worst, ranks=tuple(alike)),)
 
-    def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
+    def _verdict(
+        self, kept: comparison.KeptProfile, profile: Profile, place: Place | None
+    ) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"
         found = replace(snapshots.compare(kept, self._made, profile), test=test)
         status, why = status_of(found, profile, strict=self._strict)
@@ -114,7 +109,7 @@ class SnapshotJudge:
                 self._whys[one.why] = None
             found = one.comparison.kernels if one.comparison is not None else None
             if found is not None and one.outcome != "failed":
-                told = found.of(*ADDED_OR_REMOVED, "operator")
+                told = found.of(*comparison.ADDED_OR_REMOVED, "operator")
                 self._changes = (*self._changes, *told)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
         if self._collects:
@@ -139,7 +134,7 @@ class SnapshotJudge:
         self._missing, self._whys = [], {}
         return told
 
-    def report(self) -> SnapshotReport:
+    def report(self) -> comparison.SnapshotReport:
         """What there is to say of it."""
         state = self._state()
         whole = self._collects and self._profiles and not self._refused
@@ -148,14 +143,14 @@ class SnapshotJudge:
             self.entry,
             state=state,
             why="; ".join(self._whys) if state == "not compared" else "",
-            entry=KeptTest(tuple(self._profiles), self._made_now) if whole else None,
+            entry=comparison.KeptTest(tuple(self._profiles), self._made_now) if whole else None,
             refused=self._refused,
             accepts=self.accepts,
             elsewhere=self.entry.elsewhere if bare else (),
             changes=() if state == "worse" else self._changes,
         )
 
-    def _state(self) -> TestState | None:
+    def _state(self) -> comparison.TestState | None:
         if not self._checks:
             return None
         if self.kept is None:
@@ -164,7 +159,7 @@ class SnapshotJudge:
         found = {*self._states, *(("missing",) if self._missing else ())}
         if any(count >= self._seen[label] for label, count, _ in self._kept):
             found.add("changed")  # a profile that is kept and was not taken
-        return next((state for state in TEST_STATES if state in found), None)
+        return next((state for state in comparison.TEST_STATES if state in found), None)
 
 
 def _badness(verdict: Verdict) -> tuple[int, bool]:
@@ -173,7 +168,7 @@ def _badness(verdict: Verdict) -> tuple[int, bool]:
     return STATUSES.index(verdict.outcome), not changed
 
 
-def _state(verdict: Verdict) -> TestState:
+def _state(verdict: Verdict) -> comparison.TestState:
     if verdict.outcome in ("not judged", "incomplete"):
         return "not compared"
     change = verdict.comparison.change if verdict.comparison is not None else "same"

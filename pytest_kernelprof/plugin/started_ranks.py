@@ -23,8 +23,8 @@ from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.ledger import noting, with_lines_if
-from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call, trace_path
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records import codec
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.policy import Plan
-    from pytest_kernelprof.plugin.measuring import MeasuredTest
 
 
 _TO_END_S = 5.0
@@ -51,7 +50,7 @@ _TO_END_S = 5.0
 class Ranks:
     """A number of ranks of ``torch.distributed`` on this machine, for one function."""
 
-    def __init__(self, test: MeasuredTest, number: object, backend: str | None) -> None:
+    def __init__(self, test: measuring.MeasuredTest, number: object, backend: str | None) -> None:
         try:
             self._number = whole_number(number)
         except ValueError as error:
@@ -72,10 +71,10 @@ class Ranks:
             BaseException: what a rank raised, its traceback as text in the cause.
         """
         __tracebackhide__ = True
-        test, place = self._test, place_of_call(self._test.place)
+        test, place = self._test, measuring.place_of_call(self._test.place)
         if test.unmeasured and self._backend == "nccl":
             test.ledger.leave_out(test.unmeasured)
-            nothing_to_look_at(test, "GPU for a rank")
+            measuring.nothing_to_look_at(test, "GPU for a rank")
         with test.ledger.asking(ranks_request(place)):
             ended = self._ended(fn, args, kwargs)
             for record in _of_first_ranks(ended):
@@ -332,6 +331,6 @@ def _measured(
     ended.profiles.append(codec.encode(record))
     if job.trace_dir is not None:
         number = len(ended.profiles)
-        path = trace_path(job.trace_dir, job.test, number, "", found.profile.rank)
+        path = measuring.trace_path(job.trace_dir, job.test, number, "", found.profile.rank)
         write_trace(found.file.path, found.recording, path)
     return api.Profile.of(found)

@@ -49,7 +49,7 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
     """
     play = _Play(scenario, folder, side)
     patches: list[tuple[object, str, object]] = [
-        (measuring, "measure", play.measure),
+        (measuring.runner, "measure", play.measure),
         (fixture, "contest", play.contest),
         (inventory, "why_no_gpu", lambda: "" if scenario.gpu else NO_GPU),
         (inventory, "usual_kind", lambda: "cuda" if scenario.gpu else "cpu"),
