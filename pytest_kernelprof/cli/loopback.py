@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import shutil
 import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +71,7 @@ class OneFile(ThreadingHTTPServer):
         """Ignore it: the reader went away."""
 
 
-class _Request(BaseHTTPRequestHandler):
+class _Request(SimpleHTTPRequestHandler):
     server: OneFile
     timeout = _PATIENCE_S
     server_version, sys_version = "kernelprof", ""
@@ -89,31 +87,26 @@ class _Request(BaseHTTPRequestHandler):
             self.send_error()
         return known
 
-    def do_GET(self) -> None:
-        """Send the file, or what comes before it alone."""
-        with self.server.file.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            self.send_response(HTTPStatus.OK)
-            self._allow()
-            self.send_header("Content-Type", "application/octet-stream")
-            self.send_header("Content-Length", str(size))
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.end_headers()
-            if self.command == "GET":
-                shutil.copyfileobj(file, self.wfile)
-                self.wfile.flush()
-                if file.tell() >= size:
-                    self.server.read.set()
+    def translate_path(self, path: str) -> str:
+        """The one file."""
+        return str(self.server.file)
 
-    def do_HEAD(self) -> None:
-        """Send its size."""
-        self.do_GET()
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        """Send the file, and note when that is done."""
+        super().copyfile(source, outputfile)
+        self.wfile.flush()
+        self.server.read.set()
+
+    def end_headers(self) -> None:
+        """Let the page read the answer, and nobody keep it."""
+        self.send_header("Access-Control-Allow-Origin", READER)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        super().end_headers()
 
     def do_OPTIONS(self) -> None:
         """Allow the page to read it; browsers may ask before."""
         self.send_response(HTTPStatus.NO_CONTENT)
-        self._allow()
         self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
         self.send_header("Access-Control-Allow-Private-Network", "true")
         self.end_headers()
@@ -122,13 +115,10 @@ class _Request(BaseHTTPRequestHandler):
         """Say "not found", whatever is wrong."""
         self.send_response(HTTPStatus.NOT_FOUND)
         self.send_header("Content-Length", "0")
-        self.end_headers()
+        super().end_headers()
 
     def log_message(self, *_: object, **__: object) -> None:
         """Log nothing: requests would fill the terminal."""
-
-    def _allow(self) -> None:
-        self.send_header("Access-Control-Allow-Origin", READER)
 
 
 def plain_name(name: str) -> str:

@@ -249,6 +249,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         chosen = parser.parse_args(arguments)
+        if chosen.version:
+            from pytest_kernelprof import __version__  # which looks it up
+
+            print(f"kernelprof {__version__}")
+            return 0
         if chosen.function is None:
             parser.print_help()
             return 2
@@ -282,21 +287,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(function=None)
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, add in COMMANDS.items():
         add(name, commands)
     return parser
-
-
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for; argparse's own action needs it before."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import pytest_kernelprof
-
-        print(f"kernelprof {pytest_kernelprof.__version__}")
-        parser.exit()
 
 
 if __name__ == "__main__":

@@ -14,14 +14,12 @@ from pytest_kernelprof.cli.doctor import NotFinished, last_words, run_fresh
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
-from pytest_kernelprof.stats.intervals import RULE, margins, spreads
+from pytest_kernelprof.stats import intervals
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from pytest_kernelprof.stats.intervals import Run
 
 
 _SCHEMA = 1
@@ -49,7 +47,7 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
     metrics = _METRICS if kind == "cuda" else ("latency",)
-    measured: Run = {}
+    measured: intervals.Run = {}
     place = ""
     doubts = []
     for name, call in _workloads(kind).items():
@@ -119,7 +117,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
 def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Judge the answers of all processes; disturbed times give no margins."""
     runs = [answer["run"] for answer in answers]
-    found = spreads(runs)
+    found = intervals.spreads(runs)
     doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
     if doubts:
         found = [replace(spread, margin_us=None) for spread in found]
@@ -130,9 +128,9 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
         "rounds": chosen.rounds,
         "processes": len(answers),
         "spreads": [{**asdict(spread), "margin": spread.margin} for spread in found],
-        "margins": [{**asdict(margin), "text": margin.text} for margin in margins(found)],
+        "margins": [{**asdict(margin), "text": margin.text} for margin in intervals.margins(found)],
         "doubts": doubts,
-        "rule": RULE,
+        "rule": intervals.RULE,
         "runs": runs,
     }
 
