@@ -226,8 +226,14 @@ class Ledger:
         """The same until the block has ended well. A test may catch what is raised there; the
         conclusion does not."""
         self.ask(request)
-        with noting(request):
+        try:
             yield
+        except GeneratorExit:  # left open: Python ends it when nobody holds it any more
+            raise
+        except BaseException as error:
+            request.raised = type(error).__name__
+            request.refused = str(error) if isinstance(error, KernelprofError) else ""
+            raise
         self._requests.pop(request, None)
 
     def so_far(self, profile: ProfileRecord) -> tuple[Verdict, ...]:
@@ -410,19 +416,6 @@ class Ledger:
     def _by_baselines(self, profile: ProfileRecord, place: Place | None) -> tuple[Verdict, ...]:
         """By the snapshot, and by the earlier run."""
         return tuple(made for one in self._baselines for made in one.verdicts(profile, place))
-
-
-@contextlib.contextmanager
-def noting(request: Request) -> Iterator[None]:
-    """Note on a request what ends its block."""
-    try:
-        yield
-    except GeneratorExit:  # left open: Python ends it when nobody holds it any more
-        raise
-    except BaseException as error:
-        request.raised = type(error).__name__
-        request.refused = str(error) if isinstance(error, KernelprofError) else ""
-        raise
 
 
 def with_lines_if(wanted: bool, measurement: Measurement) -> ProfileRecord:

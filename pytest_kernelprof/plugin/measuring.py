@@ -94,9 +94,9 @@ class MeasuredTest:
     device: DeviceKind
     settings: Settings
     ledger: Ledger
-    measuring: OpenProgress
-    everything: bool
-    keeps_timelines: bool
+    measuring: OpenProgress = lambda: contextlib.nullcontext(policy.no_progress)
+    everything: bool = False
+    keeps_timelines: bool = False
     after_call: AfterCall | None = None
     unmeasured: str = ""
 

@@ -8,7 +8,7 @@ import pickle
 import signal
 import traceback
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import connection, get_context
 from typing import TYPE_CHECKING, Any
@@ -16,22 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof import api
-from pytest_kernelprof.distributed.agreement import agreeing, hosted_store, in_group, leave
+from pytest_kernelprof.distributed.agreement import hosted_store, in_group, leave
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.gpu.allocation import several_gpus
 from pytest_kernelprof.gpu.procfs import note_ours
-from pytest_kernelprof.limits.evaluate import evaluate
-from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.limits.marks import Marks
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.plugin import measuring
-from pytest_kernelprof.plugin.ledger import noting, with_lines_if
+from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.system import now_s
-from pytest_kernelprof.trace.trace_text import write_trace
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.measure.policy import Plan
+    from pytest_kernelprof.plugin.settings import Settings
 
 
 _TO_END_S = 5.0
@@ -80,13 +77,14 @@ class Ranks:
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
             for rank, one in enumerate(ended):
+                test.ledger.unsaved += one.unsaved
                 for request in one.unfinished:  # only the rank knows of it
                     test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:
         __tracebackhide__ = True
-        test, folder = self._test, self._test.settings.trace_dir
+        test = self._test
         try:
             task = pickle.dumps((fn, args, kwargs))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -107,9 +105,9 @@ class Ranks:
                 gpus=gpus,
                 plan=test.plan(test.needs()),
                 limits=test.ledger.limits,
-                test=test.id,
-                limit_s=test.settings.rank_timeout,
-                trace_dir=folder and os.path.abspath(folder),
+                # A revision is compared with the test, not with each of its ranks.
+                settings=test.settings.changed(revision=None),
+                place=test.place,
                 unmeasured=test.unmeasured,
             )
             return _run(job, task)
@@ -164,17 +162,14 @@ def _heard(homes: dict[Any, int]) -> dict[int, Ended | None]:
         if not ready:
             return found
         for home in ready:
-            one = found[waiting.pop(home)] = _received(home)
+            one = None
+            with suppress(EOFError):
+                one = home.recv()
+            found[waiting.pop(home)] = one
             is_well = one is not None and not one.raised and one.skipped is None
             if not is_well and deadline is None:
                 deadline = now_s() + _TO_END_S
     return found
-
-
-def _received(home: Any) -> Ended | None:
-    with suppress(EOFError):
-        return home.recv()  # type: ignore[no-any-return]
-    return None
 
 
 def _raise_first(
@@ -186,7 +181,7 @@ def _raise_first(
     if dead:
         processes[dead[0]].join(_TO_END_S)
         how = _how_ended(processes[dead[0]].exitcode)
-        raise IncompleteProfile(f"rank {dead[0]} of {job.size} died ({how}) in {job.test}")
+        raise IncompleteProfile(f"rank {dead[0]} of {job.size} died ({how}) in {job.plan.who}")
     there = {rank: one for rank, one in sorted(ended.items()) if one is not None}
     skipped = {rank: one.skipped for rank, one in there.items() if one.skipped is not None}
     raised = [(pickle.loads(one.raised), rank) for rank, one in there.items() if one.raised]
@@ -199,7 +194,7 @@ def _raise_first(
         raise NotJudged(words) if job.unmeasured else pytest.skip.Exception(words)
     for rank, why in skipped.items():
         raise IncompleteProfile(
-            f"rank {rank} of {job.size} skipped {job.test}, others did not: {why}"
+            f"rank {rank} of {job.size} skipped {job.plan.who}, others did not: {why}"
         )
 
 
@@ -239,8 +234,7 @@ class Job:
 
     Attributes:
         port: of the store. gpus: those that the ranks may use, by UUID; empty for all.
-        plan, limits: of the test. test: its node id. limit_s: how long ranks wait for one.
-        trace_dir: the folder for traces; None for none.
+        plan, limits, settings, place: of the test.
         unmeasured: why nothing is measured; empty if it is.
     """
 
@@ -250,10 +244,15 @@ class Job:
     gpus: tuple[str, ...]
     plan: Plan
     limits: tuple[Limit, ...]
-    test: str
-    limit_s: float
-    trace_dir: str | None
+    settings: Settings
+    place: Place
     unmeasured: str
+
+    def test(self) -> measuring.MeasuredTest:
+        """The test as each rank measures it, with a ledger of its own."""
+        given = self.plan.who, self.place, self.plan.device, self.settings
+        ledger = Ledger(Marks(self.limits))
+        return measuring.MeasuredTest(*given, ledger, unmeasured=self.unmeasured)
 
 
 @dataclass(slots=True)
@@ -262,13 +261,15 @@ class Ended:
 
     Attributes:
         profiles: the records that it made. unfinished: requests without a record.
+        unsaved: why traces were not written.
         returned: what the function returned, pickled.
         raised: what it raised, pickled; empty for nothing. told: the same with its traceback.
         skipped: why it skipped the test; None if it did not.
     """
 
-    profiles: list[bytes] = field(default_factory=list)
-    unfinished: list[Request] = field(default_factory=list)
+    profiles: tuple[bytes, ...] = ()
+    unfinished: tuple[Request, ...] = ()
+    unsaved: tuple[str, ...] = ()
     returned: bytes = b""
     raised: bytes = b""
     told: str = ""
@@ -277,23 +278,25 @@ class Ended:
 
 def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
     """Run the function as a rank, and send how that ended."""
-    ended = Ended()
+    ended, test = Ended(), job.test()
     try:
         if job.gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpus)
         fn, args, kwargs = pickle.loads(task)
         with (
-            api.measured_by(partial(_measured, job, ended)),
+            api.measured_by(partial(_measured, test, job.plan)),
             in_group(rank, job.size, job.backend, job.port),
         ):
             ended.returned = pickle.dumps(fn(*args, **kwargs))
     except pytest.skip.Exception as skipped:
         ended.skipped = str(skipped)
-        leave(job.test, f"skipped: {skipped}")
+        leave(test.id, f"skipped: {skipped}")
     except BaseException as error:
         ended.told = "".join(traceback.format_exception(error))
         ended.raised = _pickled(error)
-        leave(job.test, f"raised {type(error).__name__}: {error}")
+        leave(test.id, f"raised {type(error).__name__}: {error}")
+    ended.profiles = tuple(map(codec.encode, test.ledger.judged()))
+    ended.unfinished, ended.unsaved = test.ledger.records().unfinished, tuple(test.ledger.unsaved)
     home.send(ended)
     home.close()
 
@@ -307,30 +310,16 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def _measured(
-    job: Job, ended: Ended, called: str, fn: Callable[..., Any], given: Arguments, ranks: object
+    test: measuring.MeasuredTest, plan: Plan, called: str, fn: Callable[..., Any], *given: Any
 ) -> api.Profile:
-    """``profile(fn)``, by the plan and the limits of the test."""
-    if job.unmeasured:
-        preparer(fn, given)()()
-        pytest.skip(f"{job.unmeasured}; there is no profile to look at")
+    """``profile(fn)``, by the plan and the limits of the test, with its arguments and ranks."""
     # The function may catch what is raised here; the test reports it all the same.
     request = Request(called, remedy="catch expected exceptions inside the callable")
-    ended.unfinished.append(request)
-    with (
-        noting(request),
-        held_by(called),
-        agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,
-    ):
+    with test.ledger.asking(request):
         api.refuse_no_callable(fn)
-        agreement.gather("profile", None)
-        judge = partial(evaluate, limits=job.limits)
-        _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
-        over = any(one.outcome == "failed" for one in judge(found.profile))
-        record = with_lines_if(over, found)
-    ended.unfinished.remove(request)
-    ended.profiles.append(codec.encode(record))
-    if job.trace_dir is not None:
-        number = len(ended.profiles)
-        path = measuring.trace_path(job.trace_dir, job.test, number, "", found.profile.rank)
-        write_trace(found.file.path, found.recording, path)
-    return api.Profile.of(found)
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured)
+            measuring.run_plainly(fn, given[0])
+        else:
+            measuring.measure_call(test, plan, fn, given[0], request, given[1])
+    return test.ledger.last or measuring.nothing_to_look_at(test, "profile")
