@@ -29,7 +29,8 @@ class Kind(NamedTuple):
         ini_type: pytest's name of it. In TOML mode pytest takes that native type alone, and from
             text (ini files, ``-o``) it converts to it.
         expected: the words for what is of this kind.
-        check: the value, or ValueError; text is no number here.
+        convert: makes the setting of a value, or raises ValueError; text is no number here.
+        accepts: whether a value is of this kind, as far as ``convert`` does not say so.
         read: the value that text on the command line stands for, or the text, for ``check`` to
             refuse.
         unset: the setting if nothing is given.
@@ -38,10 +39,21 @@ class Kind(NamedTuple):
 
     ini_type: Literal["string", "bool", "int", "float", "linelist"]
     expected: str
-    check: Callable[[object], Any]
+    convert: Callable[[Any], Any] = lambda value: value
+    accepts: Callable[[Any], object] = lambda value: True
     read: Callable[[str], object] = str
     unset: Any = None
     metavar: str | None = None
+
+    def check(self, value: object) -> Any:
+        """The setting that a value makes.
+
+        Raises:
+            ValueError: it is not of this kind.
+        """
+        if not self.accepts(value):
+            raise ValueError
+        return self.convert(value)
 
 
 Group = Literal["measure", "compare", "report", "environment"]
@@ -105,17 +117,6 @@ class Option(Generic[T]):
         return f"kernelprof_{self.name}"
 
 
-def _checked(
-    accepts: Callable[[Any], object], convert: Callable[[Any], Any] = lambda value: value
-) -> Callable[[object], Any]:
-    def check(value: object) -> Any:
-        if not accepts(value):
-            raise ValueError
-        return convert(value)
-
-    return check
-
-
 def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())
 
@@ -125,9 +126,8 @@ def _is_glob(value: object) -> bool:
 
 
 def _one_of(*choices: str) -> Kind:
-    check = _checked(lambda value: isinstance(value, str) and value in choices)
     words, metavar = f"one of {', '.join(choices)}", "|".join(choices)
-    return Kind("string", words, check, unset=choices[0], metavar=metavar)
+    return Kind("string", words, accepts=choices.__contains__, unset=choices[0], metavar=metavar)
 
 
 def _digits(text: str) -> object:
@@ -147,20 +147,20 @@ def _margin(value: object) -> float:
     return fraction
 
 
-_path = _checked(_is_text)
-_FLAG = Kind("bool", "true or false", _checked(lambda value: isinstance(value, bool)), unset=False)
+_FLAG = Kind("bool", "true or false", accepts=lambda value: isinstance(value, bool), unset=False)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
-_RUN_FILE = Kind("string", "a file", _path, metavar="PATH")
-_COUNT = Kind("int", whole_number_words(), whole_number, _digits, metavar="N")
+_RUN_FILE = Kind("string", "a file", accepts=_is_text, metavar="PATH")
+_COUNT = Kind("int", whole_number_words(), whole_number, read=_digits, metavar="N")
 _LINES = Kind(
     "linelist",
     "METRIC:MARGIN, for example cuda_time:5% or kernels:0",
-    _checked(lambda value: isinstance(value, list) and all(map(_is_text, value)), tuple),
+    tuple,
+    lambda value: isinstance(value, list) and all(map(_is_text, value)),
     unset=(),
 )
 _GLOBS = _LINES._replace(
     expected="globs below the root folder, one a line, for example src/*/_version.py",
-    check=_checked(lambda value: isinstance(value, list) and all(map(_is_glob, value)), tuple),
+    accepts=lambda value: isinstance(value, list) and all(map(_is_glob, value)),
 )
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
 _MARGIN = Kind(
@@ -240,7 +240,7 @@ class Settings:
         "compare",
     )
     trace_dir = Option[str | None](
-        Kind("string", "a folder", _path, metavar="DIR"),
+        Kind("string", "a folder", accepts=_is_text, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
         "report",
     )
@@ -268,7 +268,7 @@ class Settings:
         example='"8%"',
     )
     against_python = Option[str | None](
-        Kind("string", "the python of an environment", _path, metavar="EXE"),
+        Kind("string", "the python of an environment", accepts=_is_text, metavar="EXE"),
         "run the revision's code with this Python interpreter (default: this one)",
         "compare",
     )
@@ -276,7 +276,7 @@ class Settings:
         _GLOBS, "copy these untracked, generated files to the other code (globs)"
     )
     against_prepare = Option[str | None](
-        Kind("string", "a command", _path),
+        Kind("string", "a command", accepts=_is_text),
         "run this shell command in the folder of the other code before the tests",
     )
     fail_on = Option[tuple[str, ...]](
