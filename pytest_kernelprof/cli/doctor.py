@@ -429,7 +429,7 @@ def examine_machine() -> Machine:
         canary=_answer_of_canary("canary") if has_gpu else Canary("no gpu"),
         canary_after_cpu=_answer_of_canary("canary_after_cpu") if has_gpu else None,
         nvml=nvml,
-        packages=_packages(),
+        packages={name: version for name in _PACKAGES if (version := _version(name))},
         driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
         permissions=procfs.permissions(),
         environment=_environment(),
@@ -455,12 +455,10 @@ def driver_version(text: str) -> str:
     return match[1] if match else ""
 
 
-def _packages() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+def _version(package: str) -> str:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return ""
 
 
 def _try_temp_folder() -> tuple[str, str, int | None]:
@@ -516,22 +514,19 @@ def _ask_torch() -> TorchFacts:
         return TorchFacts(error=str(error))
     reason = why_no_gpu()
     cupti_path, cupti_version = ("", 0) if reason else _cupti_of(torch)
+    numbers = () if reason else range(torch.cuda.device_count())
+    gpus = map(torch.cuda.get_device_properties, numbers)
     activities = torch.profiler.supported_activities()
     return TorchFacts(
         version=str(torch.__version__),
         cuda=torch.version.cuda or "",
         hip=torch.version.hip or "",
         why_no_gpu=reason,
-        gpus=() if reason else tuple(map(_gpu_words, range(torch.cuda.device_count()))),
+        gpus=tuple(f"{one.name}, sm_{one.major}{one.minor}" for one in gpus),
         cuda_activity=torch.profiler.ProfilerActivity.CUDA in activities,
         cupti_path=cupti_path,
         cupti_version=cupti_version,
     )
-
-
-def _gpu_words(index: int) -> str:
-    found: Any = load_torch().cuda.get_device_properties(index)
-    return f"{found.name}, sm_{found.major}{found.minor}"
 
 
 def _cupti_of(torch: Any) -> tuple[str, int]:

@@ -182,8 +182,8 @@ class Served:
         if report.skipped and not by_limit:
             why = "it fails as expected (xfail)" if hasattr(report, "wasxfail") else ""
             self._done = replace(self._done, skipped=why or why_ended(report) or _NO_REASON)
-        by_itself = not by_limit and not _passed_unexpectedly(report)
-        if report.failed and report.when != "teardown" and by_itself:
+        passed = isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS")
+        if report.failed and report.when != "teardown" and not (by_limit or passed):
             self._done = replace(self._done, failure=why_ended(report) or _NO_REASON)
 
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
@@ -220,7 +220,3 @@ class Served:
 def _plugins(config: pytest.Config) -> list[ModuleType]:
     """Conftests, those of ``pytest_plugins`` and of ``-p``, and those that are installed."""
     return [one for one in config.pluginmanager.get_plugins() if isinstance(one, ModuleType)]
-
-
-def _passed_unexpectedly(report: pytest.TestReport) -> bool:
-    return isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS")

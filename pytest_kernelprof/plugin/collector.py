@@ -76,6 +76,7 @@ class Collector:
         self._attempts: list[_Attempt] = []
         self._expected: dict[str, Expected] = {}
         self._noted: dict[str, dict[str, None]] = {}
+        self._said: dict[str, dict[str, bool]] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -108,14 +109,19 @@ class Collector:
         if report.when == "teardown":
             del self._running[test]
 
+    def say(self, words: str, **markup: bool) -> None:
+        """Print a line at the end of the run, once; those without a colour come first."""
+        self._said[printable(words)] = markup
+
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print each note once; none with ``-qq``."""
+        """Print what there is to say, each note once; no notes with ``-qq``."""
         for note, tests in self._noted.items() if terminalreporter.verbosity > -2 else ():
             more = ", ..." if len(tests) > 1 else ""
             told = f"{len(tests)} test{'s' if more else ''} ({next(iter(tests))}{more})"
-            line = printable(f"kernelprof: {note.replace('{tests}', told)}")
-            terminalreporter.write_line(line, yellow=True)
+            self.say(f"kernelprof: {note.replace('{tests}', told)}", yellow=True)
+        for line, markup in sorted(self._said.items(), key=lambda one: len(one[1])):
+            terminalreporter.write_line(line, **markup)
 
     def tests(self) -> Iterator[Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""

@@ -470,9 +470,19 @@ def begin_call(item: pytest.Item) -> None:
 def end_call(item: pytest.Item, raised: BaseException | None) -> None:
     """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
     try of the test, which it may expect to fail."""
-    failure = raised
+    state, failure = state_of(item), raised
+    whole_call, state.whole_call = state.whole_call, None
     try:
-        _judge_call(item, raised)
+        try:
+            if whole_call is not None:
+                _end_whole_call(item, whole_call, raised)
+        except BaseException:
+            _dismiss(item)
+            raise
+        if raised is not None:  # which wins over a limit
+            _dismiss(item)
+        elif state.test is None or not state.test.ledger.waits_for_fixtures:
+            conclude_test(item)
     except BaseException as verdict:
         failure = verdict
         raise
@@ -494,22 +504,6 @@ def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
         if failure is None:
             raise IncompleteProfile(words) from error
         item.add_report_section("call", "kernelprof", words)
-
-
-def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
-    """Judge what the test took, unless it has failed by itself: that wins over a limit."""
-    state = state_of(item)
-    whole_call, state.whole_call = state.whole_call, None
-    if whole_call is not None:
-        try:
-            _end_whole_call(item, whole_call, raised)
-        except BaseException:
-            _dismiss(item)
-            raise
-    if raised is not None:
-        _dismiss(item)
-    elif state.test is None or not state.test.ledger.waits_for_fixtures:
-        conclude_test(item)
 
 
 def _end_whole_call(

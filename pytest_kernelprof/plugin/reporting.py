@@ -137,9 +137,9 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         return
     from pytest_kernelprof.distributed.agreement import left_test
 
-    raised = call.excinfo
-    first = _first_line(str(raised.value))[:_LONGEST] if raised is not None else ""
-    how = "" if raised is None else f" ({raised.typename}: {first})"
+    how, raised = "", call.excinfo
+    if raised is not None:
+        how = f" ({raised.typename}: {errors.first_line(raised.value)[:_LONGEST]})"
     left_test(item.nodeid, f"has ended the test{how}")
 
 

@@ -29,7 +29,6 @@ from pytest_kernelprof.records.environment import Conditions, Environment, Integ
 from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained
-from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -61,7 +60,6 @@ class RunRecord:
         self._files = _files_of(config, self._settings)
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
-        self._lines: list[tuple[str, dict[str, bool]]] = []
         self._github_commands: list[str] = []
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -94,29 +92,22 @@ class RunRecord:
         if session.config.getoption("collectonly", False):
             yield
             return
-        self._fail_if_worse(session)
-        try:
-            yield
-        finally:
-            self._note_end(session, exitstatus)
-            self._hand_over(session)
-
-    def _fail_if_worse(self, session: pytest.Session) -> None:
-        """Fail a run of which nothing was compared, or not what was asked for."""
-        for found in self._baselines():
+        for found in self._baselines():  # of which nothing was compared, or not what was asked for
             summary = baseline_summary(Run(tuple(self._collector.tests())), found)
             fails = summary.fails(warn_only=self._settings.warn_only)
             if fails and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def _note_end(self, session: pytest.Session, exitstatus: int) -> None:
-        stopped = str(session.shouldfail or "")  # --maxfail
-        if stopped and not any(one.endswith(stopped) for one in self._unfinished):
-            self._unfinished.append(stopped)
-        if exitstatus == pytest.ExitCode.USAGE_ERROR:
-            self._unfinished.append("pytest reported a usage error")
-        if self._settings.disable:
-            self._unfinished.append("--kernelprof-disable: nothing was measured")
+        try:
+            yield
+        finally:
+            stopped = str(session.shouldfail or "")  # --maxfail
+            if stopped and not any(one.endswith(stopped) for one in self._unfinished):
+                self._unfinished.append(stopped)
+            if exitstatus == pytest.ExitCode.USAGE_ERROR:
+                self._unfinished.append("pytest reported a usage error")
+            if self._settings.disable:
+                self._unfinished.append("--kernelprof-disable: nothing was measured")
+            self._hand_over(session)
 
     def _hand_over(self, session: pytest.Session) -> None:
         """Write each file, whatever becomes of the others. A run whose file is lost, or whose
@@ -130,20 +121,22 @@ class RunRecord:
             self._config.hook.pytest_kernelprof_run(config=self._config, run=run)
         except (Exception, OutcomeException) as error:
             why = f"{type(error).__name__}: {error}"
-            self._say(f"a hook pytest_kernelprof_run raised {why}", red=True)
+            self._collector.say(f"kernelprof: a hook pytest_kernelprof_run raised {why}", red=True)
             fail(session)
 
     def _write(self, session: pytest.Session, form: str, path: str, run: Run) -> None:
         try:
-            self._say(f"{path}: {write_file(path, form, run)}")
+            self._collector.say(f"kernelprof: {path}: {write_file(path, form, run)}")
         except Exception as error:
             why = error.strerror if isinstance(error, OSError) else None
             why = why or f"{type(error).__name__}: {error}"
-            self._say(f"{flag_of(form)}: {path} cannot be written ({why})", red=True)
+            self._collector.say(
+                f"kernelprof: {flag_of(form)}: {path} cannot be written ({why})", red=True
+            )
             fail(session)
         else:
             for words in run.unfinished:
-                self._say(f"the run is not complete: {words}", yellow=True)
+                self._collector.say(f"kernelprof: the run is not complete: {words}", yellow=True)
 
     def _tell_github(self, run: Run) -> None:
         """Append to the summary, and keep what is printed at the end. What cannot be told here
@@ -160,7 +153,7 @@ class RunRecord:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            self._say(f"--kernelprof-github: {problem}", yellow=True)
+            self._collector.say(f"kernelprof: --kernelprof-github: {problem}", yellow=True)
 
     def _another_tells(self, found: Annotation) -> bool:
         """Whether pytest-github-actions-annotate-failures does."""
@@ -169,17 +162,6 @@ class RunRecord:
         if not other or os.environ.get("GITHUB_ACTIONS") != "true":
             return False
         return found.failed or (found.warned and has("annotate_warnings"))
-
-    def _say(self, words: str, **markup: bool) -> None:
-        line = printable(f"kernelprof: {words}"), markup
-        if line not in self._lines:
-            self._lines.append(line)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say which files were written, whether they are complete, and what failed."""
-        for words, markup in sorted(self._lines, key=lambda line: len(line[1])):
-            terminalreporter.write_line(words, **markup)
 
     def pytest_unconfigure(self) -> None:
         """After all that pytest prints: GitHub reads commands where a line begins with them."""

@@ -63,8 +63,6 @@ class Snapshots:
         self._told_by_workers: list[set[Unused]] = []
         self._took_any = False
         self._not_used: list[Unused] = []
-        self._lines: list[str] = []
-        self._failures: list[str] = []
         self.files_in = functools.cache(_files_in)
         self._read = functools.cache(_read)
 
@@ -179,20 +177,8 @@ class Snapshots:
         devices = {told.device for _, told in tests}
         self._not_used = [one for one in self._unused() if one[1] in devices]
         self._took_any = True
-        if self.updates:
-            self._update(tests)
-        else:
-            self._compare(tests)
-        if self._failures:
-            fail(session)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was written, or what does not hold."""
-        for line in self._failures:
-            terminalreporter.write_line(line, red=True)
-        for line in self._lines:
-            terminalreporter.write_line(line, yellow=True)
+        for line in self._updated(session, tests) if self.updates else self._compared(tests):
+            self._collector.say(line, yellow=True)
 
     def comparison(self) -> RunComparison | None:
         """How the tests compared, for the run's record; None in a run without snapshots, or one
@@ -206,18 +192,18 @@ class Snapshots:
         )
         return RunComparison(source="snapshot", gone=tuple(unused))
 
-    def _compare(self, tests: Iterable[Told]) -> None:
+    def _compared(self, tests: Iterable[Told]) -> list[str]:
         from pytest_kernelprof.report.commands import snapshot_lines
 
         ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
-        self._lines += snapshot_lines(
+        return snapshot_lines(
             ended,
             len(self._not_used),
             verbose=self._config.get_verbosity() > 0,
             counts_alone=self._config.getoption("kernelprof_report"),
         )
 
-    def _update(self, tests: Iterable[Told]) -> None:
+    def _updated(self, session: pytest.Session, tests: Iterable[Told]) -> list[str]:
         from pytest_kernelprof.baselines.snapshots import path_of, update, why_failed
         from pytest_kernelprof.report.commands import update_lines
 
@@ -238,8 +224,9 @@ class Snapshots:
             try:
                 edited.append((file, update(path, entries[path], removed[path])))
             except SnapshotError as error:
-                self._failures.append(f"snapshots: {error}")
-        self._lines += update_lines(edited, refused)
+                self._collector.say(f"snapshots: {error}", red=True)
+                fail(session)
+        return update_lines(edited, refused)
 
     def _unused(self) -> list[Unused]:
         """The entries that no test has, of all devices: as all workers say, or this process."""

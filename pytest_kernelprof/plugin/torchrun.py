@@ -291,7 +291,7 @@ class FirstRank(Rank):
         fail(session)
 
     def _tell_end(self, session: pytest.Session, words: str) -> None:
-        if self._reporter is not None:
+        if self._reporter is not None:  # at once: this is why the run fails
             self._reporter.write_line(f"kernelprof: {words}", red=True)
         fail(session)
 
