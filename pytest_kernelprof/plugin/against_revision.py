@@ -412,18 +412,18 @@ class Turns:
         if test.id != self.test or not self._times:
             return
         at = self._reference.at
-        if at is None or at.label != call.label:
+        if at is None or at.label != call.profile.label:
             why = call.more.why_untimed() or (_REPEATED if self._tries > 1 else _NOT_MADE)
-            self.timed[call.label] = timing.Timed(timing.not_timed(why))
+            self.timed[call.profile.label] = timing.Timed(timing.not_timed(why))
             return
         fails = not test.settings.warn_only
         if call.profile.outcome == "failed" and fails:
             other = timing.first_difference(call.more.work(call.result), at.work)
-            self.timed[call.label] = timing.Timed(timing.not_timed(_OVER), other)
+            self.timed[call.profile.label] = timing.Timed(timing.not_timed(_OVER), other)
             self._fails = _OVER
         else:
             own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
-            self.timed[call.label] = self._time(test, call, own)
+            self.timed[call.profile.label] = self._time(test, call, own)
             self._fails = (own or self._fails) if fails else ""
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
@@ -435,7 +435,7 @@ class Turns:
         if self._fails and not own:
             judged = comparison.Paired("undecided", self._fails)
         timed = timing.time_call(
-            RunTest(test.id, holds=True, call=call.label),
+            RunTest(test.id, holds=True, call=call.profile.label),
             more.work(call.result),
             settings.margin or DEFAULT_MARGIN,
             timing.own_rounds(more),

@@ -189,7 +189,7 @@ class Served:
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Hold in a call whose kernels can be timed, and take rounds of it as asked. A process that
         holds is at rest for the GPU's lock."""
-        is_wanted = self._asked.holds and self._asked.call in (None, call.label)
+        is_wanted = self._asked.holds and self._asked.call in (None, call.profile.label)
         if not is_wanted or call.more.why_untimed():
             return
         from pytest_kernelprof.plugin.ledger import without_kernels
@@ -198,7 +198,7 @@ class Served:
         usage_lock.stop()
         numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
         profile = codec.decode(numbers, Profile)  # without what is no text
-        self._wire.send(protocol.At(call.label, work, inventory.cuda_is_up(), profile))
+        self._wire.send(protocol.At(profile.label, work, inventory.cuda_is_up(), profile))
         asked = protocol.serve(self._wire, call.more)
         if not isinstance(asked, protocol.Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
-_FIXTURE = "kernel_benchmark"
-_clock = pytest.StashKey["Clock"]()
 
 
 class Clock:
@@ -257,8 +255,9 @@ class Bridge:
         kernel_benchmark(fn, *args) times with a synchronised clock, timer="cuda" the GPU's time."""
         from pytest_kernelprof.gpu.inventory import current_device, synchronize, usual_kind
 
-        clock = request.node.stash.get(_clock, None)
-        if clock is None:
+        marker = request.node.get_closest_marker("benchmark")
+        clock = marker.kwargs.get("timer") if marker else None
+        if not isinstance(clock, Clock):
             raise errors.MarkerError(
                 "kernel_benchmark must be an argument of the test or of one of its fixtures: "
                 "with getfixturevalue it is too late to give pytest-benchmark its timer"
@@ -277,11 +276,21 @@ class Bridge:
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Before ``benchmark`` is made: give it our timer, or refuse what would come out wrong."""
-        fixtures = getattr(item, "fixturenames", ())
-        if _FIXTURE in fixtures:
+        state = state_of(item)
+        settings = state.run.settings
+        if "kernel_benchmark" in state.fixtures:
             _set_timer(item)
-        elif state_of(item).is_benchmarked and "kernel_profile" not in fixtures:
-            _look_at_whole_call(item)
+        elif settings.disable or not state.is_benchmarked or "kernel_profile" in state.fixtures:
+            return
+        elif state.marks.limits:
+            from pytest_kernelprof.plugin.measuring import refuse_whole_call
+
+            refuse_whole_call(state.marks.limits)
+        elif settings.all:
+            state.warn(
+                "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
+                "place of benchmark(fn, *args) does both"
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(
@@ -307,20 +316,6 @@ class Bridge:
             run_state(config).in_its_table.update(bench["fullname"] for bench in benchmarks)
 
 
-def _look_at_whole_call(item: pytest.Item) -> None:
-    state = state_of(item)
-    settings, limits = state.run.settings, state.marks.limits
-    if limits and not settings.disable:
-        from pytest_kernelprof.plugin.measuring import refuse_whole_call
-
-        refuse_whole_call(limits)
-    if settings.all and not settings.disable:
-        state.warn(
-            "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) in "
-            "place of benchmark(fn, *args) does both"
-        )
-
-
 def _set_timer(item: pytest.Item) -> None:
     """Put our clock into the test's benchmark marker, which pytest-benchmark reads next.
 
@@ -331,13 +326,11 @@ def _set_timer(item: pytest.Item) -> None:
     kwargs = dict(marker.kwargs) if marker else {}
     given = kwargs.get("timer")
     if isinstance(given, Clock):  # the test is run again
-        item.stash[_clock] = given
         return
     if given is not None:
         raise errors.MarkerError(
             f"benchmark(timer={given!r}): kernel_benchmark brings its own timer. Drop this one, or "
             'ask for device times with kernel_benchmark(fn, *args, timer="cuda")'
         )
-    item.stash[_clock] = kwargs["timer"] = Clock()
-    args = marker.args if marker else ()
+    args, kwargs["timer"] = marker.args if marker else (), Clock()
     item.add_marker(pytest.mark.benchmark(*args, **kwargs), append=False)

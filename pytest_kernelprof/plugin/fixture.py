@@ -235,11 +235,11 @@ class KernelProfile:
         Raises:
             MarkerError: no number is said, or none of one or more.
         """
-        from pytest_kernelprof.plugin.started_ranks import Ranks, ranks_request
+        from pytest_kernelprof.plugin.started_ranks import REMEDY, Ranks
 
         if number is None:
             number = self._test.settings.ranks
-        with self._test.ledger.asking(ranks_request(measuring.place_of_call(self._test.place))):
+        with self._test.ledger.asking(self._test.request("kernel_profile.ranks", remedy=REMEDY)):
             if number is None:
                 raise MarkerError(
                     "kernel_profile.ranks: the number of ranks is missing; write "

@@ -152,11 +152,10 @@ class MeasuredCall:
     """A call that has just been measured and can be made again.
 
     Attributes:
-        label: of its profile. result: of its first call.
+        result: of its first call.
         profile: with the verdicts of the limits of its test.
     """
 
-    label: str
     more: MoreRounds
     result: object
     profile: ProfileRecord
@@ -191,7 +190,7 @@ def measure_call(
             _keep(test, measurement, request)
             if test.after_call is not None and measurement.more is not None:
                 judged = ledger.judged()[-1]
-                test.after_call(test, MeasuredCall(label, measurement.more, result, judged))
+                test.after_call(test, MeasuredCall(measurement.more, result, judged))
         return result  # type: ignore[no-any-return]
     return run_plainly(fn, arguments)
 

@@ -61,8 +61,7 @@ class Snapshots:
         self._whole: dict[str, bool] = {}
         self._items: dict[str, set[str]] = {}
         self._told_by_workers: list[set[Unused]] = []
-        self._took_any = False
-        self._not_used: list[Unused] = []
+        self._not_used: list[Unused] | None = None
         self.files_in = functools.cache(_files_in)
         self._read = functools.cache(_read)
 
@@ -174,16 +173,26 @@ class Snapshots:
         tests = [(one, one.snapshot) for one in self._collector.tests() if one.snapshot is not None]
         if not tests or not self._reports:
             return
+        from pytest_kernelprof.report.commands import snapshot_lines
+
         devices = {told.device for _, told in tests}
-        self._not_used = [one for one in self._unused() if one[1] in devices]
-        self._took_any = True
-        for line in self._updated(session, tests) if self.updates else self._compared(tests):
+        self._not_used = unused = [one for one in self._unused() if one[1] in devices]
+        if self.updates:
+            lines = self._updated(session, tests, unused)
+        else:
+            lines = snapshot_lines(
+                [(test.id, told) for test, told in tests if test.outcome == "passed"],
+                len(unused),
+                verbose=self._config.get_verbosity() > 0,
+                counts_alone=self._config.getoption("kernelprof_report"),
+            )
+        for line in lines:
             self._collector.say(line, yellow=True)
 
     def comparison(self) -> RunComparison | None:
         """How the tests compared, for the run's record; None in a run without snapshots, or one
         that writes all of them."""
-        if not self._took_any or self.updates:
+        if self._not_used is None or self.updates:
             return None
         from pytest_kernelprof.records.comparison import RunComparison
 
@@ -192,18 +201,9 @@ class Snapshots:
         )
         return RunComparison(source="snapshot", gone=tuple(unused))
 
-    def _compared(self, tests: Iterable[Told]) -> list[str]:
-        from pytest_kernelprof.report.commands import snapshot_lines
-
-        ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
-        return snapshot_lines(
-            ended,
-            len(self._not_used),
-            verbose=self._config.get_verbosity() > 0,
-            counts_alone=self._config.getoption("kernelprof_report"),
-        )
-
-    def _updated(self, session: pytest.Session, tests: Iterable[Told]) -> list[str]:
+    def _updated(
+        self, session: pytest.Session, tests: Iterable[Told], unused: Iterable[Unused]
+    ) -> list[str]:
         from pytest_kernelprof.baselines.snapshots import path_of, update, why_failed
         from pytest_kernelprof.report.commands import update_lines
 
@@ -217,7 +217,7 @@ class Snapshots:
                 entries[where][told.key] = told.entry
             elif told.state is None and why not in ("", "skipped", "rerun"):
                 refused.append((test.id, why))
-        for path, device, key in self._not_used:
+        for path, device, key in unused:
             removed[path_of(path, device)].add(key)
         for path in sorted({*entries, *removed}):
             file = os.path.basename(path).removesuffix(".json")

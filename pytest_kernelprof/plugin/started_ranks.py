@@ -27,12 +27,11 @@ from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.profile import Place, Profile
-from pytest_kernelprof.summary import wording
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.settings import Settings
 
 
+REMEDY = "catch expected exceptions inside the function"
 _TO_END_S = 5.0
 """How long the other ranks may take when one has failed: they end by themselves and name it."""
 
@@ -68,15 +68,16 @@ class Ranks:
             BaseException: what a rank raised, its traceback as text in the cause.
         """
         __tracebackhide__ = True
-        test, place = self._test, measuring.place_of_call(self._test.place)
+        test, request = self._test, self._test.request("kernel_profile.ranks", remedy=REMEDY)
         if test.unmeasured and self._backend == "nccl":
             test.ledger.leave_out(test.unmeasured)
             measuring.nothing_to_look_at(test, "GPU for a rank")
-        with test.ledger.asking(ranks_request(place)):
+        with test.ledger.asking(request):
             ended = self._ended(fn, args, kwargs)
-            for record in _of_first_ranks(ended):
-                test.ledger.keep_record(record, place)
             for rank, one in enumerate(ended):
+                for record in (codec.decode(data, Profile) for data in one.profiles):
+                    if record.rank in (None, record.ranks[0].rank):  # it has the others in it
+                        test.ledger.keep_record(record, request.place or test.place)
                 test.ledger.unsaved += one.unsaved
                 for request in one.unfinished:  # only the rank knows of it
                     test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
@@ -111,12 +112,6 @@ class Ranks:
                 unmeasured=test.unmeasured,
             )
             return _run(job, task)
-
-
-def ranks_request(place: Place) -> Request:
-    """The request of ``kernel_profile.ranks(n).run(fn)``."""
-    remedy = "catch expected exceptions inside the function"
-    return Request(f"kernel_profile.ranks at {wording.line_of(place)}", remedy=remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:
@@ -217,15 +212,6 @@ def _end(processes: Sequence[BaseProcess]) -> None:
             process.kill()
     for process in processes:
         process.join()
-
-
-def _of_first_ranks(ended: Sequence[Ended]) -> Iterator[Profile]:
-    """The profiles of each call once: of its lowest rank, with the others in it."""
-    for one in ended:
-        for data in one.profiles:
-            record = codec.decode(data, Profile)
-            if record.rank in (None, record.ranks[0].rank):
-                yield record
 
 
 @dataclass(frozen=True, slots=True)

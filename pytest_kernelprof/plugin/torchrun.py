@@ -131,12 +131,6 @@ def read(path: str) -> RankState | None:
         return None
 
 
-def write(path: str, state: RankState) -> None:
-    """Write it, whole or not at all."""
-    with contextlib.suppress(OSError):
-        codec.write_atomically(path, codec.encode(state))
-
-
 class Rank:
     """What all ranks have in common: they write to each other, and end together."""
 
@@ -204,7 +198,9 @@ class Rank:
 
     def _publish(self, **more: Any) -> None:
         self._state = replace(self._state, **more)
-        write(self._place.file(self._place.rank), self._state)
+        with contextlib.suppress(OSError):
+            path = self._place.file(self._place.rank)
+            codec.write_atomically(path, codec.encode(self._state))
 
     def _state_of(self, rank: int) -> RankState | None:
         """What a rank of this run wrote last; None if it wrote nothing yet."""

@@ -232,7 +232,7 @@ class _Turns:
         if number < len(sides) and sides[number].pairs:
             old = recorded(sides[number], self._folder).profile
             new = recorded(described.calls[number], self._folder).profile
-            self.timed[call.label] = _timed(sides[number].pairs, old, new)
+            self.timed[call.profile.label] = _timed(sides[number].pairs, old, new)
 
 
 def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:

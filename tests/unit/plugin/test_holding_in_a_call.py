@@ -54,7 +54,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
         why_untimed=lambda: "",
         leave=lambda: None,
     )
-    call: Any = SimpleNamespace(label="a", more=more, result=None, profile=profile(label="a\udcff"))
+    call: Any = SimpleNamespace(more=more, result=None, profile=profile(label="a\udcff"))
     assert seat.shares
     with ThreadPoolExecutor(1) as thread:
         held = thread.submit(served._after_call, SimpleNamespace(), call)  # type: ignore[arg-type]
@@ -70,5 +70,5 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
 def test_a_fresh_worker_holds_only_in_the_call_that_is_timed(seat: SharedGpuLock) -> None:
     served = Served(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
     served._asked = RunTest(holds=True, call="profile 2")
-    served._after_call(SimpleNamespace(), SimpleNamespace(label=""))  # type: ignore[arg-type]
+    served._after_call(SimpleNamespace(), SimpleNamespace(profile=profile()))  # type: ignore[arg-type]
     assert seat.shares

@@ -21,6 +21,7 @@ from pytest_kernelprof.plugin import torchrun
 from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
+from pytest_kernelprof.records import codec
 
 SAID = {
     "RANK": "1",
@@ -170,7 +171,7 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
     said = torchrun.RankState((2**22 + 1, str(int(started) - 1)), exit=0)
-    torchrun.write(place.file(1), said)
+    codec.write_atomically(place.file(1), codec.encode(said))
     found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._state_of(1)
     assert found == torchrun.read(place.file(1))
     assert found is not None
@@ -232,7 +233,7 @@ def run_beside(
     assert place is not None
     other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
     said = torchrun.RankState(process, tuple(tests), exit=exit, measures=True)
-    torchrun.write(place.file(other), said)
+    codec.write_atomically(place.file(other), codec.encode(said))
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)
     options = ("-p", "no:randomly", "--kernelprof-device=cpu", "-o", "kernelprof_rank_timeout=1")

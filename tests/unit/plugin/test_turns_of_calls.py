@@ -75,7 +75,7 @@ def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
     profile = SimpleNamespace(
         label=label, outcome="failed" if is_over else "passed", verdicts=(), environment=None
     )
-    return SimpleNamespace(label=label, more=more, result="x", profile=profile)
+    return SimpleNamespace(more=more, result="x", profile=profile)
 
 
 def of(margin: float | None = None, id: str = TEST, *, warn_only: bool = False) -> Any:
