@@ -342,7 +342,6 @@ def _temp_folder(machine: Machine) -> Found:
 # What is examined.
 
 CanaryState = Literal["seen", "blind", "no gpu", "crashed"]
-Question = Literal["torch", "canary", "canary_after_cpu"]
 
 _TIMEOUT_S = 180.0
 _PACKAGES = ("pytest", "pytest-benchmark", "pytest-kernelprof", "triton")
@@ -419,15 +418,15 @@ class Machine:
 
 def examine_machine() -> Machine:
     """Examine everything; what cannot be examined says so. Takes up to half a minute."""
-    told = _ask("torch")
+    told = _ask(_ask_torch)
     torch = TorchFacts(told) if isinstance(told, str) else msgspec.convert(told, TorchFacts)
     has_gpu = bool(torch.version) and not torch.why_no_gpu
     nvml = nvml_facts()
     folder, temp_error, free = _try_temp_folder()
     return Machine(
         torch=torch,
-        canary=_answer_of_canary("canary") if has_gpu else Canary("no gpu"),
-        canary_after_cpu=_answer_of_canary("canary_after_cpu") if has_gpu else None,
+        canary=_answer_of_canary(_try_canary) if has_gpu else Canary("no gpu"),
+        canary_after_cpu=_answer_of_canary(_try_canary_after_cpu) if has_gpu else None,
         nvml=nvml,
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
@@ -473,16 +472,17 @@ def _try_temp_folder() -> tuple[str, str, int | None]:
         return tempfile.tempdir or "", str(error), None
 
 
-def _answer_of_canary(question: Question) -> Canary:
+def _answer_of_canary(question: Callable[[], Canary]) -> Canary:
     told = _ask(question)
     return Canary("crashed", told) if isinstance(told, str) else msgspec.convert(told, Canary)
 
 
-def _ask(question: Question) -> dict[str, Any] | str:
-    """Return the answer of a new process, or why there was none."""
+def _ask(question: Callable[[], TorchFacts | Canary]) -> dict[str, Any] | str:
+    """Return what a function of this module returns in a new process, or why there was none."""
+    name = question.__name__
     try:
         done = run_fresh(
-            f"from pytest_kernelprof.cli.doctor import answer; answer({question!r})", _TIMEOUT_S
+            f"from pytest_kernelprof.cli import doctor; doctor.answer(doctor.{name}())", _TIMEOUT_S
         )
     except NotFinished as error:
         return str(error)
@@ -493,18 +493,9 @@ def _ask(question: Question) -> dict[str, Any] | str:
     return f"the process ended with status {done.returncode}: {last_words(done)}"
 
 
-def answer(question: Question) -> None:
-    """Print the answer to one question; runs in the process that ``examine_machine`` starts.
-
-    Raises:
-        ProfilerUnavailable: torch cannot be imported.
-    """
-    asked: dict[Question, Callable[[], TorchFacts | Canary]] = {
-        "torch": _ask_torch,
-        "canary": _try_canary,
-        "canary_after_cpu": _try_canary_after_cpu,
-    }
-    print(_ANSWER + msgspec.json.encode(asked[question]()).decode(), flush=True)
+def answer(found: TorchFacts | Canary) -> None:
+    """Print the answer to one question, in the process that ``examine_machine`` starts."""
+    print(_ANSWER + msgspec.json.encode(found).decode(), flush=True)
 
 
 def _ask_torch() -> TorchFacts:

@@ -6,6 +6,7 @@ Nothing here loads torch or a record before a test needs it.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from _pytest.pathlib import bestrelpath
 
-from pytest_kernelprof.errors import MarkerError, NotJudged
+from pytest_kernelprof.errors import MarkerError, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.limits import marks as markers
 from pytest_kernelprof.plugin.collector import PREPARED, Collector
 
@@ -123,8 +124,9 @@ class ItemState:
 
     def __init__(self, item: pytest.Item) -> None:
         self._item, self.run = item, run_state(item.config)
-        self._read: tuple[tuple[int, ...], markers.Marks] | None = None
-        self._early: frozenset[int] | None = None
+        self._early: tuple[int, ...] | None = None
+        # Read again where markers have come since.
+        self._marks = functools.lru_cache(1)(lambda _, early: markers.marks_of(item, early))
         self.in_snapshots = self.has_benchmark = False
         self.begin_attempt()
         self.whole_call: ExitStack | None = None
@@ -139,9 +141,7 @@ class ItemState:
 
     def note_defaults(self) -> None:
         """Before a test is set up: what it has by now and is not written on it, hooks gave it."""
-        early = frozenset(self._standing()) if markers.is_marked(self._item) else frozenset()
-        if self._early != early:
-            self._early, self._read = early, None  # those of another try of the test
+        self._early = self._standing()
 
     @property
     def marks(self) -> markers.Marks:
@@ -152,12 +152,8 @@ class ItemState:
         """
         if not markers.is_marked(self._item):  # as most tests of most users
             return _NO_MARKS
-        if self._early is None:
-            self.note_defaults()
         standing = self._standing()
-        if self._read is None or self._read[0] != standing:
-            self._read = standing, markers.marks_of(self._item, self._early or ())
-        return self._read[1]
+        return self._marks(standing, standing if self._early is None else self._early)
 
     def _standing(self) -> tuple[int, ...]:
         return tuple(id(mark) for node in self._item.listchain() for mark in node.own_markers)
@@ -279,33 +275,29 @@ class ItemState:
             return Target("cpu", _DISABLED)
         if settings.device == "cpu":
             return self._on_cpu()
-        from pytest_kernelprof.errors import ProfilerUnavailable
-        from pytest_kernelprof.gpu.inventory import has_no_device, why_no_gpu
+        from pytest_kernelprof.gpu import inventory
 
-        missing = why_no_gpu()
+        missing = inventory.why_no_gpu()
         if not missing:
-            return Target("cpu", _DISABLED) if settings.disable else self._on_gpu()
+            if settings.disable:
+                return Target("cpu", _DISABLED)
+            if settings.all and not self.asks:  # what it does without is its affair
+                return Target("cpu" if inventory.why_broken() else "cuda")
+            inventory.refuse_broken()
+            return Target("cuda")
         if not self.asks:  # it has a snapshot, which is compared where it can be
             return Target("cpu", missing if settings.device == "cuda" else "")
         if settings.require_gpu:
             raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
         if settings.device == "auto" and _DEVICE_FIXTURE in self.fixtures:
             return self._on_cpu()
-        if has_no_device() and not is_for_cuda:
+        if inventory.has_no_device() and not is_for_cuda:
             return Target("cpu", missing)
         if not is_for_cuda:
             return Target("cuda")  # what measures says what is wrong with it
-        if settings.blind == "error" and not has_no_device():
+        if settings.blind == "error" and not inventory.has_no_device():
             raise ProfilerUnavailable(missing)
         raise NotJudged(missing)
-
-    def _on_gpu(self) -> Target:
-        from pytest_kernelprof.gpu.inventory import refuse_broken, why_broken
-
-        if self.run.settings.all and not self.asks:
-            return Target("cpu" if why_broken() else "cuda")  # what it does without is its affair
-        refuse_broken()
-        return Target("cuda")
 
     def _on_cpu(self) -> Target:
         limits = self.marks.limits

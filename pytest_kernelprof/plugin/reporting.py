@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import sys
-from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,9 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         state.taken is not None or (call.when == "call" and state.snapshot is not None)
     )
     if has_taken or not_judged or isinstance(raised, errors.KernelprofError):
-        _attach_taken(item, report, not_judged)
+        from pytest_kernelprof.plugin.run_record import attach_taken
+
+        attach_taken(item, report, not_judged)
     if call.when == "teardown":
         _attach_notes(item, report)
         if state.test is not None:
@@ -149,28 +150,6 @@ def tell_end_of_run(config: pytest.Config) -> None:
         from pytest_kernelprof.distributed.agreement import left_run
 
         left_run()
-
-
-def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
-    from msgspec.structs import replace
-
-    from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
-    from pytest_kernelprof.records.document import Test, bounded
-
-    state, config = state_of(item), item.config
-    taken, state.taken = state.taken, None  # a rerun of the test brings its own
-    left_out: tuple[str, ...] = ()
-    if not_judged:  # also of limits that came as the test ran
-        left_out = state.promises if state.test is None else state.test.ledger.left_out
-    test = replace(
-        taken or Test(item.nodeid),
-        place=portable(state.place, str(config.rootpath)),
-        snapshot=state.snapshot.report() if state.snapshot is not None else None,
-        limits=left_out,
-        not_judged=not_judged,
-    )
-    whole, one_by_one = state.run.serves or state.run.is_wanted_whole, config.get_verbosity() > 1
-    attach(report, test, bounded if whole else partial(for_tables, kernels=one_by_one))
 
 
 def tell_open(config: pytest.Config) -> None:

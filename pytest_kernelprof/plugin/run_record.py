@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,11 +21,11 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
-from pytest_kernelprof.plugin.items import run_state
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.settings import Settings, flag_of
 from pytest_kernelprof.records import codec, comparison, profile
 from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
-from pytest_kernelprof.records.document import Run, Test, grouped
+from pytest_kernelprof.records.document import Run, Test, bounded, grouped
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
@@ -218,6 +219,28 @@ MOST_NAMES = 32
 LONGEST_NAME = 2_000
 _OPERATORS = 6
 """Operators that are kept at each end of a chain: the innermost, and those that the user called."""
+
+
+def attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
+    """Put what a test took since its last report on this one.
+
+    Args:
+        not_judged: why none of its limits was judged; empty if some were.
+    """
+    state, config = state_of(item), item.config
+    taken, state.taken = state.taken, None  # a rerun of the test brings its own
+    left_out: tuple[str, ...] = ()
+    if not_judged:  # also of limits that came as the test ran
+        left_out = state.promises if state.test is None else state.test.ledger.left_out
+    test = replace(
+        taken or Test(item.nodeid),
+        place=portable(state.place, str(config.rootpath)),
+        snapshot=state.snapshot.report() if state.snapshot is not None else None,
+        limits=left_out,
+        not_judged=not_judged,
+    )
+    whole, one_by_one = state.run.serves or state.run.is_wanted_whole, config.get_verbosity() > 1
+    attach(report, test, bounded if whole else partial(for_tables, kernels=one_by_one))
 
 
 def attach(

@@ -41,10 +41,14 @@ def test_this_machine_answers(python: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = doctor._ask("no such question")  # type: ignore[arg-type]
-    assert answer == "the process ended with status 1: KeyError: 'no such question'"
+    def unknown() -> doctor.Canary:
+        raise AssertionError("only its name is asked for")
+
+    answer = doctor._ask(unknown)
+    assert isinstance(answer, str)
+    assert answer.startswith("the process ended with status 1: AttributeError: ")
     monkeypatch.setattr(doctor, "_TIMEOUT_S", 0.01)
-    assert doctor._ask("torch") == "no answer within 0 s"
+    assert doctor._ask(doctor._ask_torch) == "no answer within 0 s"
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
