@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import Target, find_ignored_marks, run_state, state_of
@@ -561,12 +561,8 @@ def conclude_test(item: pytest.Item) -> None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:
         state.warn(words)
-    if found.failure:
-        raise LimitExceeded(found.failure, pytrace=False, place=found.place)
-    if found.error:
-        raise IncompleteProfile(found.error)
-    if found.skip:
-        raise NotJudged(found.skip)
+    if found.raises is not None:
+        raise found.raises
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baselines.snapshots import why_not_kept
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.report.failure import INDENT, failure_message
-from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
+from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 
 if TYPE_CHECKING:
@@ -86,20 +86,16 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What becomes of a test: of the first three at most one has words.
+    """What becomes of a test.
 
     Attributes:
-        failure: a limit is exceeded. error: a number is missing. skip: nothing applies here.
+        raises: what is wrong: a limit is exceeded, a number is missing, or no limit applies here.
         warnings: what the user should know all the same, also of an error or a skip.
-        place: of a failure, the line of the test that made the call, where there is one.
         accepts: of a failure, whether an update of the test's snapshot mends it.
     """
 
-    failure: str = ""
-    error: str = ""
-    skip: str = ""
+    raises: LimitExceeded | IncompleteProfile | NotJudged | None = None
     warnings: tuple[str, ...] = ()
-    place: Place | None = None
     accepts: bool = False
 
 
@@ -125,23 +121,24 @@ def conclude(
     if accepts:
         device = records.profiles[-1].environment.kind
         causes = [cause for one in over for cause in causes_of(one, "failed")]
-        fix = fix_words(causes, on_cpu=device == "cpu")
-        todo = f"{TO_DO}{fix}{OR_ACCEPT}:" if over else f"{TO_DO}accept it:"
-        command = update_command([test], device)
+        fix = advice.fix_words(causes, on_cpu=device == "cpu")
+        todo = f"{advice.TO_DO}{fix}{advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
+        command = advice.update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
     if broken and not warn_only:
         place = over[0].place if over else None
-        return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)
+        failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)
+        return Conclusion(failure, accepts=accepts)
     error = records.blind or _nothing_measured(records) or _not_judged(records)
     if error:
-        return Conclusion(error=error, warnings=broken)
+        return Conclusion(IncompleteProfile(error), broken)
     skip = "" if records.compared else _none_applies(records.profiles)
     if skip:
-        return Conclusion(skip=skip, warnings=broken)
+        return Conclusion(NotJudged(skip), broken)
     for profile in records.profiles if records.asked or records.limits else ():
         missing = (verdict_line(one) for one in profile.verdicts if one.outcome == "incomplete")
         if error := incomplete_words(profile) or "; ".join(missing):
-            return Conclusion(error=error, warnings=broken)
+            return Conclusion(IncompleteProfile(error), broken)
     return Conclusion(warnings=(*broken, *_warnings(records.profiles, undecided), *records.notes))
 
 

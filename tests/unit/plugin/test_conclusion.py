@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_record
 from records import CPU, around, counted, mlp, profile
 
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.outcome import Conclusion, Records, Request, conclude
@@ -30,6 +31,11 @@ def judged(profile: Profile, **given: Any) -> Profile:
     return replace_record(profile, verdicts=evaluate(profile, limits(**given)))
 
 
+def words_of(found: Conclusion, kind: type[BaseException]) -> str:
+    """The words of what it raises, if that is of this kind."""
+    return str(found.raises) if isinstance(found.raises, kind) else ""
+
+
 def of(
     *profiles: Profile, undecided: str = "warn", warn_only: bool = False, **more: Any
 ) -> Conclusion:
@@ -43,58 +49,62 @@ def test_kept_limits_are_nothing_to_tell() -> None:
 
 def test_all_violations_of_all_profiles_stand_in_one_failure() -> None:
     found = of(judged(mlp(), max_kernels=4, max_launches=3), judged(mlp(), max_kernels=1))
-    lines = found.failure.splitlines()
+    lines = words_of(found, LimitExceeded).splitlines()
     assert lines[:2] == ["max_kernels: 5 > 4 (+1 more limit exceeded)", "max_launches: 5 > 3"]
     assert "max_kernels: 5 > 1" in lines[2:]
 
 
 def test_a_violated_limit_wins_over_a_number_that_could_not_be_had() -> None:
     found = of(judged(mlp(integrity=LOST), max_kernels=4, max_syncs=0))
-    assert found.failure.startswith("max_kernels: 5 > 4")
-    assert not found.error
+    assert words_of(found, LimitExceeded).startswith("max_kernels: 5 > 4")
+    assert not words_of(found, IncompleteProfile)
 
 
 def test_a_kept_limit_on_an_incomplete_profile_is_an_error_that_says_what_is_missing() -> None:
     found = of(judged(mlp(integrity=LOST), max_kernels=5))
-    assert not found.failure
-    assert found.error.startswith(
+    assert not words_of(found, LimitExceeded)
+    assert words_of(found, IncompleteProfile).startswith(
         "profile incomplete (tried 3 times): 2 launch calls have no kernel in the trace."
     )
 
 
 def test_an_incomplete_profile_without_a_limit_is_an_error_too() -> None:
-    assert "profile incomplete" in of(mlp(integrity=LOST)).error
+    assert "profile incomplete" in words_of(of(mlp(integrity=LOST)), IncompleteProfile)
 
 
 def test_what_nobody_asked_for_is_no_error() -> None:
     assert of(mlp(integrity=LOST), asked=False) == Conclusion()
     assert conclude(Records(asked=False), "t.py::test_it") == Conclusion()
-    assert "profile incomplete" in of(mlp(integrity=LOST), asked=False, limits=("x",)).error
+    assert "profile incomplete" in words_of(
+        of(mlp(integrity=LOST), asked=False, limits=("x",)), IncompleteProfile
+    )
 
 
 def test_a_metric_that_was_not_measured_is_an_error_with_its_reason() -> None:
     found = of(judged(mlp(), max_latency="1s"))
-    assert found.error == "max_latency: not measured: nobody asked"
+    assert words_of(found, IncompleteProfile) == "max_latency: not measured: nobody asked"
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"), [("warn", "warnings"), ("fail", "failure"), ("pass", "")]
+    ("policy", "raised", "warned"),
+    [("warn", None, True), ("fail", LimitExceeded, False), ("pass", None, False)],
 )
-def test_what_is_undecided_does_what_was_asked(policy: str, told: str) -> None:
+def test_what_is_undecided_does_what_was_asked(
+    policy: str, raised: type[BaseException] | None, warned: bool
+) -> None:
     undecided = judged(mlp(around("cuda_time", 100.0)), max_cuda_time="105us")
     found = of(undecided, undecided=policy)
-    assert {name for name in ("failure", "error", "skip", "warnings") if getattr(found, name)} == (
-        {told} if told else set()
-    )
-    if told == "warnings":
+    assert (type(found.raises) if found.raises else None) == raised
+    assert bool(found.warnings) == warned
+    if warned:
         assert found.warnings[0].startswith("max_cuda_time: 105.5us, limit 105.0us")
         assert "undecided" in found.warnings[0]
 
 
 def test_a_test_whose_limits_all_need_a_gpu_skips_on_the_cpu() -> None:
     found = of(judged(profile(environment=CPU), max_syncs=0, max_launches=1))
-    assert found == Conclusion(
-        skip="not applicable on the CPU: max_syncs, max_launches "
+    assert words_of(found, NotJudged) == (
+        "not applicable on the CPU: max_syncs, max_launches "
         "(see docs/trust.md#what-counts-without-a-gpu)"
     )
 
@@ -104,7 +114,7 @@ def test_beside_one_that_applies_it_does_not_skip() -> None:
 
 
 def test_a_test_that_asks_and_profiles_nothing_is_an_error() -> None:
-    assert "profiled nothing" in conclude(Records(), "t.py::test_it").error
+    assert "profiled nothing" in words_of(conclude(Records(), "t.py::test_it"), IncompleteProfile)
 
 
 def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
@@ -130,7 +140,7 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     ids=["limits of a comparison", "a region that did not end", "alone", "a comparison not held"],
 )
 def test_a_limit_that_judged_nothing_is_an_error(records: Records, words: str) -> None:
-    assert words in conclude(records, "t.py::test_it").error
+    assert words in words_of(conclude(records, "t.py::test_it"), IncompleteProfile)
 
 
 def test_a_region_without_limits_may_end_early() -> None:
@@ -139,7 +149,9 @@ def test_a_region_without_limits_may_end_early() -> None:
 
 
 def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
-    assert of(judged(mlp(), max_kernels=4), unfinished=(STEP,)).failure.startswith("max_kernels: 5")
+    assert words_of(of(judged(mlp(), max_kernels=4), unfinished=(STEP,)), LimitExceeded).startswith(
+        "max_kernels: 5"
+    )
 
 
 MORE = Verdict(
@@ -171,17 +183,17 @@ def with_snapshot(profile: Profile) -> Profile:
 def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: bool) -> None:
     found = conclude(records, "a b.py::test_it")
     remedy = "    pytest --kernelprof-update 'a b.py::test_it'"
-    assert found.failure.startswith("snapshot: ") or not accepts
+    assert words_of(found, LimitExceeded).startswith("snapshot: ") or not accepts
     assert found.accepts == accepts
-    assert (found.failure.splitlines()[-1] == remedy) == accepts
-    assert ("pytest --kernelprof-update" in found.failure) == accepts
+    assert (words_of(found, LimitExceeded).splitlines()[-1] == remedy) == accepts
+    assert ("pytest --kernelprof-update" in words_of(found, LimitExceeded)) == accepts
 
 
 def test_a_broken_comparison_is_a_failure() -> None:
     found = conclude(
         Records(profiled=True, compared=True, broken=("min_speedup(2): ...",)), "t.py::test_it"
     )
-    assert found.failure == "min_speedup(2): ..."
+    assert words_of(found, LimitExceeded) == "min_speedup(2): ..."
 
 
 def test_code_that_never_became_warm_is_a_warning() -> None:
@@ -210,9 +222,9 @@ def test_counts_that_differ_are_a_warning_where_a_time_is_judged() -> None:
 def test_in_a_run_that_only_warns_broken_limits_fail_nothing_and_hide_nothing() -> None:
     broken = judged(mlp(), max_kernels=4)
     found = of(broken, warn_only=True)
-    assert (found.failure, found.error) == ("", "")
+    assert (words_of(found, LimitExceeded), words_of(found, IncompleteProfile)) == ("", "")
     assert [words.splitlines()[0] for words in found.warnings] == ["max_kernels: 5 > 4"]
     lost = judged(mlp(integrity=Integrity(problems=("lost",))), max_kernels=5)
     both = of(broken, lost, warn_only=True)
-    assert "lost" in both.error
+    assert "lost" in words_of(both, IncompleteProfile)
     assert [words.splitlines()[0] for words in both.warnings] == ["max_kernels: 5 > 4"]

@@ -163,7 +163,7 @@ def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     book.keep(measured(tmp_path, mlp()), place=Place("tests/test_mlp.py", 31))
     conclusion = conclude(book.records(), "t.py::test_it")
-    assert "at test_mlp.py:31" in conclusion.failure
+    assert "at test_mlp.py:31" in str(conclusion.raises)
 
 
 def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> 
     book.keep(measured(tmp_path, mlp()))
     (own,) = limits(max_syncs=0)
     asked_and_raised(book, KeyError, own={own.key: own})
-    assert conclude(book.records(), "t.py::test_it").error == (
+    assert str(conclude(book.records(), "t.py::test_it").raises) == (
         "max_kernels, max_syncs was not judged: the call was not measured completely (KeyError "
         "was raised); catch it inside"
     )
@@ -227,7 +227,7 @@ def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -
     assert conclude(book.records(), "t.py::test_it") == Conclusion()
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded
-    assert conclude(book.records(), "t.py::test_it").failure.startswith("max_kernels: 5 > 4")
+    assert str(conclude(book.records(), "t.py::test_it").raises).startswith("max_kernels: 5 > 4")
     book.dismiss()
     book.set_limit(*limits(max_kernels=3))
     assert not book.unconcluded
