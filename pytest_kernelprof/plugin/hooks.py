@@ -114,23 +114,21 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
     Raises:
         pytest.UsageError: there are two of one kind.
     """
-    given = settings.against
     if run_state(config).serves:  # run documents are the other run's concern
-        return settings.changed(revision=next(iter(given), None))
-    documents = [one for one in given if _is_run_document(config, one)]
-    others = [one for one in given if one not in documents]
-    for several, what, other in (
-        (documents, "run documents", "revision or folder"),
-        (others, "revisions or folders", "run document"),
-    ):
-        if len(several) > 1:
+        return settings.changed(revision=next(iter(settings.against), None))
+    found: dict[str, str] = {}
+    for one in settings.against:
+        kind = "run_document" if _is_run_document(config, one) else "revision"
+        if kind in found:
+            what, other = "run documents", "revision or folder"
+            if kind == "revision":
+                what, other = "revisions or folders", "run document"
             raise pytest.UsageError(
-                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
+                f"--kernelprof-against: got two {what}, {found[kind]!r} and {one!r} "
                 f"(addopts count too); give one, and with it at most one {other}"
             )
-    return settings.changed(
-        revision=next(iter(others), None), run_document=next(iter(documents), None)
-    )
+        found[kind] = one
+    return settings.changed(**found)
 
 
 def _is_run_document(config: pytest.Config, given: str) -> bool:
@@ -202,7 +200,7 @@ def _begin_features(config: pytest.Config) -> None:
         from pytest_kernelprof.plugin import run_baseline
 
         earlier = run_baseline.begin(config, settings, state.collector)
-        state.baseline_of = earlier.of
+        state.baseline_of = None if state.quiet else earlier.of  # rank 0 compares
         state.comparisons.append(earlier.comparison)
     if settings.revision:
         from pytest_kernelprof.plugin import against_revision
@@ -383,7 +381,6 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
     state = state_of(item)
     run, settings = state.run, state.settings
     run.measures = True  # which a fixture fetched by name did not tell before
-    baseline_of = None if run.quiet else run.baseline_of  # rank 0 compares
     state.test = test = MeasuredTest(
         id=item.nodeid,
         place=state.place,
@@ -395,7 +392,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
             asked=asked,
             lines=bool(settings.revision),
             snapshot=state.find_snapshot(target, asked=asked),
-            baseline=baseline_of(item.nodeid) if baseline_of is not None else None,
+            baseline=run.baseline_of(item.nodeid) if run.baseline_of is not None else None,
         ),
         measuring=measuring(item.config, item.name),
         everything=bool(settings.report or settings.run_document)
