@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
+from pytest_kernelprof import api
 from pytest_kernelprof.analysis.session_profile import unmeasured
-from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.profiler.operators import registered_operators
 from pytest_kernelprof.profiler.torch_profiler import thread_words
 from pytest_kernelprof.records.document import Comparison, Test
-from pytest_kernelprof.records.profile import Place, Timeline, Verdict
-from pytest_kernelprof.records.profile import Profile as ProfileRecord
+from pytest_kernelprof.records.profile import Place, Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real
 
@@ -61,17 +60,17 @@ class _Entry:
         shown: the profile as users see it, one object as long as nothing of it is dropped.
     """
 
-    record: ProfileRecord
+    record: Profile
     limits: tuple[Limit, ...]
     own: dict[Key, Limit]
     recording: Recording = NOTHING_NOTED
     file: TraceFile | None = None
-    shown: Profile | None = None
+    shown: api.Profile | None = None
 
-    def profile(self) -> Profile:
+    def profile(self) -> api.Profile:
         """The profile as users see it."""
         if self.shown is None:
-            self.shown = Profile(
+            self.shown = api.Profile(
                 self.record,
                 trace=self.file.path if self.file else "",
                 recording=self.recording,
@@ -198,12 +197,12 @@ class Ledger:
         return self._limits_with({})
 
     @property
-    def profiles(self) -> tuple[Profile, ...]:
+    def profiles(self) -> tuple[api.Profile, ...]:
         """All profiles so far, in order."""
         return tuple(entry.profile() for entry in self._entries)
 
     @property
-    def last(self) -> Profile | None:
+    def last(self) -> api.Profile | None:
         """The newest profile, if there is one."""
         return self._entries[-1].profile() if self._entries else None
 
@@ -236,7 +235,7 @@ class Ledger:
             raise
         self._requests.pop(request, None)
 
-    def so_far(self, profile: ProfileRecord) -> tuple[Verdict, ...]:
+    def so_far(self, profile: Profile) -> tuple[Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
         times = self._baseline.times_so_far(profile) if self._baseline else ()
         return (*_evaluated(profile, self.limits), *times)
@@ -248,7 +247,7 @@ class Ledger:
         place: Place | None = None,
         timeline: Timeline | None = None,
         trace: str = "",
-    ) -> Profile:
+    ) -> api.Profile:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
         limits = self._limits_with(own or {})
@@ -263,7 +262,7 @@ class Ledger:
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
-    def keep_record(self, record: ProfileRecord, place: Place) -> None:
+    def keep_record(self, record: Profile, place: Place) -> None:
         """Judge what another process has measured for this test, and keep it."""
         limits = self._limits_with({})
         if self._entries:
@@ -387,7 +386,7 @@ class Ledger:
             comparisons=(*before.comparisons, *(record() for record in comparisons)),
         )
 
-    def judged(self) -> tuple[ProfileRecord, ...]:
+    def judged(self) -> tuple[Profile, ...]:
         """All that were taken, with their verdicts."""
         return tuple(map(self._judged, self._entries))
 
@@ -402,7 +401,7 @@ class Ledger:
         marked = {limit.key: limit for limit in self.marks.limits}
         return tuple({**marked, **self._set, **own}.values())
 
-    def _judged(self, entry: _Entry) -> ProfileRecord:
+    def _judged(self, entry: _Entry) -> Profile:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
         limits = self._limits_with(entry.own)
         if limits != entry.limits:
@@ -413,12 +412,12 @@ class Ledger:
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
 
-    def _by_baselines(self, profile: ProfileRecord, place: Place | None) -> tuple[Verdict, ...]:
+    def _by_baselines(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
         """By the snapshot, and by the earlier run."""
         return tuple(made for one in self._baselines for made in one.verdicts(profile, place))
 
 
-def with_lines_if(wanted: bool, measurement: Measurement) -> ProfileRecord:
+def with_lines_if(wanted: bool, measurement: Measurement) -> Profile:
     """The profile, with source lines where this rank or another one wants them. It is judged
     without as well: an error of the extra run hides no verdict."""
     attribute, agreement = measurement.attribute, measurement.agreement
@@ -432,13 +431,13 @@ def with_lines_if(wanted: bool, measurement: Measurement) -> ProfileRecord:
 
 
 def _evaluated(
-    profile: ProfileRecord, limits: Iterable[Limit], place: Place | None = None
+    profile: Profile, limits: Iterable[Limit], place: Place | None = None
 ) -> tuple[Verdict, ...]:
     found = evaluate(profile, limits, place)
     return tuple(if_names_exist(one, profile, registered_operators) for one in found)
 
 
-def without_kernels(record: ProfileRecord) -> ProfileRecord:
+def without_kernels(record: Profile) -> Profile:
     """A profile by its numbers alone."""
     return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
 

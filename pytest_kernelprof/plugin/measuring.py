@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof import errors
-from pytest_kernelprof.api import Profile, traces_loaded
+from pytest_kernelprof import api, errors
 from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
 from pytest_kernelprof.gpu import usage_lock
@@ -31,8 +30,7 @@ from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
 from pytest_kernelprof.profiler.torch_profiler import held_by
-from pytest_kernelprof.records.profile import Place
-from pytest_kernelprof.records.profile import Profile as ProfileRecord
+from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
@@ -158,7 +156,7 @@ class MeasuredCall:
 
     more: MoreRounds
     result: object
-    profile: ProfileRecord
+    profile: Profile
 
 
 def measure_call(
@@ -239,7 +237,7 @@ def measure_block(
     group: object = None,
     *,
     asked: bool = True,
-) -> Iterator[list[Profile]]:
+) -> Iterator[list[api.Profile]]:
     """Measure a block as it stands, once; its profile is in the list after the block. Ranks run
     it as they do without us, and have each other's profiles when all are through; but where nobody
     asked for numbers, each has its own.
@@ -249,7 +247,7 @@ def measure_block(
         group: the ranks that have such a block.
         asked: whether a limit or a snapshot judges the block.
     """
-    kept: list[Profile] = []
+    kept: list[api.Profile] = []
     plan = test.plan(test.needs())
     unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
@@ -285,12 +283,12 @@ def judged_call(test: MeasuredTest) -> Iterator[None]:
     Raises:
         IncompleteProfile: there is no profile, or the test only loads profiles of others.
     """
-    traces = traces_loaded()
+    traces = api.traces_loaded()
     with measure_block(test) as kept:
         yield
     names = ", ".join(limit.name for limit in test.ledger.limits)
     launched = any(profile.kernel_count for profile in kept)
-    if names and not launched and traces_loaded() > traces:
+    if names and not launched and api.traces_loaded() > traces:
         raise errors.IncompleteProfile(
             f"{names} was not judged: the test launched nothing and loaded a trace, and "
             "markers do not judge loaded traces: assert on the profile, for example assert "
@@ -428,7 +426,7 @@ def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
 
 
-def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request) -> Profile:
+def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request) -> api.Profile:
     timeline = measurement.timeline() if test.keeps_timelines else None
     path, folder, label = "", test.settings.trace_dir, measurement.profile.label
     if folder:
