@@ -489,7 +489,7 @@ def measuring(
     out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
     assert capture is not None
     assert out is not None
-    return lambda: contextlib.closing(_Line(test, out, capture.global_and_fixture_disabled))
+    return lambda: progress_line(test, out, capture.global_and_fixture_disabled)
 
 
 def _can_show(config: pytest.Config) -> bool:
@@ -512,39 +512,34 @@ def _can_show(config: pytest.Config) -> bool:
     )
 
 
-class _Line:
-    """One line of progress, rewritten in place."""
+@contextlib.contextmanager
+def progress_line(
+    test: str, out: TextIO, uncaptured: Callable[[], AbstractContextManager[object]]
+) -> Iterator[policy.Progress]:
+    """One line of progress, rewritten in place; nothing of it is left behind."""
+    next_s, visible = now_s() + _QUIET_SECONDS, False
 
-    def __init__(
-        self, test: str, out: TextIO, uncaptured: Callable[[], AbstractContextManager[object]]
-    ) -> None:
-        self._test = test
-        self._out = out
-        self._uncaptured = uncaptured
-        self._next = now_s() + _QUIET_SECONDS
-        self._visible = False
+    def write(text: str) -> None:
+        with uncaptured():
+            out.write(_MAKE_ROOM + _SAVE + _BELOW + text + _ERASE_REST + _RESTORE)
+            out.flush()
 
-    def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
-        if now_s() < self._next:
+    def show(what: str, done: int, of: int, reason: str = "") -> None:
+        nonlocal next_s, visible
+        if now_s() < next_s:
             return
-        text = f"{self._test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
+        text = f"{test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
         text = text.encode("ascii", "backslashreplace").decode()  # one column a character
         text = "".join(char if char.isprintable() else "?" for char in text)
         columns = shutil.get_terminal_size().columns
-        self._write(text if len(text) < columns else text[: columns - 4] + "...")
-        self._visible = True
-        self._next = now_s() + _BETWEEN_SECONDS
+        write(text if len(text) < columns else text[: columns - 4] + "...")
+        next_s, visible = now_s() + _BETWEEN_SECONDS, True
 
-    def close(self) -> None:
-        """Leave nothing of the line behind."""
-        if self._visible:
-            self._write("")
-            self._visible = False
-
-    def _write(self, text: str) -> None:
-        with self._uncaptured():
-            self._out.write(_MAKE_ROOM + _SAVE + _BELOW + text + _ERASE_REST + _RESTORE)
-            self._out.flush()
+    try:
+        yield show
+    finally:
+        if visible:
+            write("")
 
 
 # The names of traces.
