@@ -22,13 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pytest_kernelprof.errors import ProfilerUnavailable
-from pytest_kernelprof.gpu import procfs
-from pytest_kernelprof.gpu.inventory import load_torch, why_no_gpu
+from pytest_kernelprof import errors, system, units
+from pytest_kernelprof.gpu import inventory, procfs
 from pytest_kernelprof.gpu.nvml import NvmlFacts, nvml_facts
 from pytest_kernelprof.profiler.torch_profiler import canary_seen, why_blind
-from pytest_kernelprof.system import newer_than_tried, series
-from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -137,7 +134,7 @@ def _torch(machine: Machine) -> Found:
 
 def _untried(installed: dict[str, str], text: str) -> Found:
     """Warn of a version that is newer than those that were tested."""
-    newer = newer_than_tried(installed)
+    newer = system.newer_than_tried(installed)
     return ("warn", f"{text}; {newer[0]}", _UNTRIED) if newer else ("ok", text)
 
 
@@ -320,7 +317,7 @@ def _pytest(machine: Machine) -> Found:
     """Pairs of pytest and pytest-benchmark that are known to break."""
     ours, bench = machine.packages.get("pytest", ""), machine.packages.get("pytest-benchmark", "")
     text = f"{ours or 'version unknown'}, pytest-benchmark {bench or 'not installed'}"
-    if bench and series(bench) < (5, 3) and series(ours) >= (9, 2):
+    if bench and system.series(bench) < (5, 3) and system.series(ours) >= (9, 2):
         text = f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2"
         return "warn", text, "pip install 'pytest-benchmark>=5.3'"
     return _untried({"pytest": ours}, text) if ours else ("unknown", text, "reinstall pytest")
@@ -332,7 +329,7 @@ def _temp_folder(machine: Machine) -> Found:
         return "fail", text, "set TMPDIR to a writable folder"
     if machine.temp_free_bytes is None:
         return "ok", machine.temp_folder
-    free = format_bytes(machine.temp_free_bytes)
+    free = units.format_bytes(machine.temp_free_bytes)
     if machine.temp_free_bytes < _LITTLE_SPACE:
         text = f"{machine.temp_folder} has {free} free; a large trace takes more"
         return "warn", text, "free space, or set TMPDIR to another folder"
@@ -500,10 +497,10 @@ def answer(found: TorchFacts | Canary) -> None:
 
 def _ask_torch() -> TorchFacts:
     try:
-        torch = load_torch()
-    except ProfilerUnavailable as error:
+        torch = inventory.load_torch()
+    except errors.ProfilerUnavailable as error:
         return TorchFacts(error=str(error))
-    reason = why_no_gpu()
+    reason = inventory.why_no_gpu()
     cupti_path, cupti_version = ("", 0) if reason else _cupti_of(torch)
     numbers = () if reason else range(torch.cuda.device_count())
     gpus = map(torch.cuda.get_device_properties, numbers)
@@ -547,7 +544,7 @@ def _try_canary() -> Canary:
 
 def _try_canary_after_cpu() -> Canary:
     """Try the canary after a CPU-only profile (pytorch #186036)."""
-    torch = load_torch()
+    torch = inventory.load_torch()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1).add_(1)
     return _try_canary()

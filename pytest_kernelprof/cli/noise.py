@@ -9,14 +9,12 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof import api
+from pytest_kernelprof import api, errors, units
 from pytest_kernelprof.cli.doctor import NotFinished, last_words, run_fresh
-from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_torch, usual_kind
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats import intervals
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,15 +98,15 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
     try:
         done = run_fresh(code, _TIMEOUT_S)
     except NotFinished as error:
-        raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
+        raise errors.ProfilerUnavailable(f"process {index + 1}: {error}") from error
     if done.returncode:
         why = f"status {done.returncode}: {last_words(done).removeprefix('kernelprof: ')}"
-        raise ProfilerUnavailable(f"process {index + 1} ended with {why}")
+        raise errors.ProfilerUnavailable(f"process {index + 1} ended with {why}")
     try:
         answer = json.loads(done.stdout)
     except ValueError:
         shown = done.stdout.strip()[:80]
-        raise ProfilerUnavailable(
+        raise errors.ProfilerUnavailable(
             f"process {index + 1} did not print its times, but: {shown!r}"
         ) from None
     return {**{key: answer[key] for key in ("device", "place", "doubts")}, "run": answer["runs"][0]}
@@ -163,11 +161,11 @@ def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     titles = ("median", "within", "lag 1", "between", "margin")
     rows = [
         (
-            format_time(one["median_us"]),
+            units.format_time(one["median_us"]),
             _percent(one["within"]),
             f"{one['autocorrelation']:+.2f}",
             _percent(one["between"]),
-            "" if one["margin_us"] is None else f"+{format_time(one['margin_us'])}",
+            "" if one["margin_us"] is None else f"+{units.format_time(one['margin_us'])}",
         )
         for one in spreads
     ]

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.baselines import run_documents
-from pytest_kernelprof.baselines.snapshots import gather, path_of, update
+from pytest_kernelprof.baselines import run_documents, snapshots
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
 from pytest_kernelprof.records.codec import encode
-from pytest_kernelprof.report import github
-from pytest_kernelprof.report.commands import update_lines
-from pytest_kernelprof.report.files import why_no_file, write_file
-from pytest_kernelprof.report.markdown import markdown_of
+from pytest_kernelprof.report import commands, files, github, markdown
 from pytest_kernelprof.report.tables import print_lines, style_of_output
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of
@@ -64,7 +60,7 @@ def report(chosen: argparse.Namespace) -> int:
 def _written(form: str, path: str, found: Run) -> str:
     """Write a file; return why that failed, or nothing."""
     try:
-        print(printable(f"{path}: {write_file(path, form, found)}"))
+        print(printable(f"{path}: {files.write_file(path, form, found)}"))
     except OSError as error:
         return f"{path}: cannot be written ({error.strerror or error})"
     return ""
@@ -79,7 +75,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
-        why = why_no_file(form, path) or taken.get(os.path.realpath(path), "")
+        why = files.why_no_file(form, path) or taken.get(os.path.realpath(path), "")
         if why:
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")
         taken[os.path.realpath(path)] = f"{flag} writes it, too"
@@ -123,7 +119,7 @@ def compare(chosen: argparse.Namespace) -> int:
     if chosen.format == "json":
         print(encode(found).decode())
     elif chosen.format == "markdown":
-        print(markdown_of(run))
+        print(markdown.markdown_of(run))
     else:
         print_lines(report_lines(summary, style_of_output(), brief=True, ends="exit status 1"))
     return 1 if summary.compared[0].failure else 0
@@ -143,15 +139,15 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
     found = run_documents.read_run(chosen.run_document)
-    gathered, refused = gather(found)
+    gathered, refused = snapshots.gather(found)
     edited, strange = [], []
     for (file, device), entries in sorted(gathered.items()):
         if not _is_below(chosen.root, file):
             strange.append(file)
             continue
-        path = path_of(os.path.join(chosen.root, file), device)
-        edited.append((file, update(path, entries, only_new=chosen.new)))
-    for line in update_lines(edited, refused):
+        path = snapshots.path_of(os.path.join(chosen.root, file), device)
+        edited.append((file, snapshots.update(path, entries, only_new=chosen.new)))
+    for line in commands.update_lines(edited, refused):
         print(line)
     for file in strange:
         print(printable(f"no such test file below {chosen.root}: {file}"))

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines import revision, supervisor, timing, worker
+from pytest_kernelprof.baselines import protocol, revision, supervisor, timing, worker
 from pytest_kernelprof.baselines.import_redirect import compiled_of_today, is_below, mapping_of
-from pytest_kernelprof.baselines.protocol import Done, Launch, RunTest
 from pytest_kernelprof.baselines.verdict import judge, not_compared, why_judged
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
-from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.gpu.conditions import alone
-from pytest_kernelprof.gpu.usage_lock import finish_work
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.records.profile import Profile
 
-    Launches = dict[comparison.Side, Launch]
+    Launches = dict[comparison.Side, protocol.Launch]
 
 
 _AT_WORK = 2
@@ -85,13 +83,13 @@ def begin(config: pytest.Config) -> None:
         state.collector.prepared["revision"] = sent
         state.comparisons.insert(0, partial(_compared, launches["baseline"], state.collector))
     sent = state.collector.prepared["revision"]
-    launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
+    launches = {side: codec.decode(one.encode(), protocol.Launch) for side, one in sent.items()}
     runs_tests = not config.option.collectonly and config.getoption("dist", "no") == "no"
     if runs_tests:  # else no test runs, or workers of pytest-xdist run them
         config.pluginmanager.register(AgainstTests(config, launches))
 
 
-def _compared(launch: Launch, collector: Collector) -> comparison.RunComparison:
+def _compared(launch: protocol.Launch, collector: Collector) -> comparison.RunComparison:
     """What the run was compared with, and the tests that failed before they were compared."""
     failed = tuple(
         comparison.ProfileComparison(
@@ -129,7 +127,7 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     tests = revision.lay_over(is_ours, root, tree)
     copied, told = revision.copy_generated(settings.against_copy, rootdir, root, tree)
     mapping = mapping_of(root, tree)
-    launch = Launch(
+    launch = protocol.Launch(
         *(found.name, root, tree, str(folder.path)),
         tests=tuple(sorted({*tests, *copied})),
         notes=(*notes, *told),
@@ -302,7 +300,7 @@ class AgainstTests:
             )
             return not_compared(profiles, why)
         answer = self._reference.answer()
-        if isinstance(answer, Done) and answer.wrong:
+        if isinstance(answer, protocol.Done) and answer.wrong:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
         if not self._is_reviewed(item):
@@ -425,7 +423,7 @@ class Turns:
             own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
             self.timed[call.profile.label] = self._time(test, call, own)
             self._fails = (own or self._fails) if fails else ""
-        finish_work()  # from here on the reference is at work
+        usage_lock.finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
     def _time(self, test: MeasuredTest, call: MeasuredCall, own: str) -> timing.Timed:
@@ -435,7 +433,7 @@ class Turns:
         if self._fails and not own:
             judged = comparison.Paired("undecided", self._fails)
         timed = timing.time_call(
-            RunTest(test.id, holds=True, call=call.profile.label),
+            protocol.RunTest(test.id, holds=True, call=call.profile.label),
             more.work(call.result),
             settings.margin or DEFAULT_MARGIN,
             timing.own_rounds(more),

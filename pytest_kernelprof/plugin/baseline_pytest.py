@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines import protocol
-from pytest_kernelprof.baselines.code_origin import RightCode
-from pytest_kernelprof.baselines.worker import RESET
+from pytest_kernelprof.baselines import code_origin, protocol, worker
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, why_ended
@@ -44,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _run(wire: protocol.Wire, launch: protocol.Launch) -> None:
-    code = RightCode(launch)
+    code = code_origin.RightCode(launch)
     why = code.bring_in_reach()
     if why:
         wire.send(protocol.Refused(why))
@@ -66,7 +64,7 @@ class Served:
         is_ready: whether pytest has started, so that it can collect.
     """
 
-    def __init__(self, wire: protocol.Wire, code: RightCode, seed: int | None) -> None:
+    def __init__(self, wire: protocol.Wire, code: code_origin.RightCode, seed: int | None) -> None:
         self._wire, self._code, self._seed = wire, code, seed
         self._asked = protocol.RunTest()
         self._kept: frozenset[str] = frozenset()
@@ -82,7 +80,7 @@ class Served:
         """Reset options before other plugins read them: reports and selections are the user's."""
         state = run_state(config)
         state.serves, state.after_call = True, self._after_call
-        for name, value in RESET.items():
+        for name, value in worker.RESET.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
         if self._seed is not None and hasattr(config.option, "randomly_seed"):

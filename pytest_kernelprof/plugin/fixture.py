@@ -18,15 +18,11 @@ from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_asser
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CLOSE, Check, CompareBy, Contest, contest
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
-from pytest_kernelprof.plugin import measuring
-from pytest_kernelprof.plugin.outcome import Request, in_place_words
-from pytest_kernelprof.plugin.settings import check_option
+from pytest_kernelprof.plugin import measuring, outcome, settings
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.document import Comparison as ComparisonRecord
 from pytest_kernelprof.records.profile import Verdict
-from pytest_kernelprof.report.failure import comparison_message
-from pytest_kernelprof.report.kernel_tables import callable_lines
-from pytest_kernelprof.report.tables import Style
+from pytest_kernelprof.report import failure, kernel_tables, tables
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.units import name_of
 
@@ -120,7 +116,7 @@ class KernelProfile:
                     "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
                 )
             asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
-            chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
+            chosen = {k: settings.check_option(k, v) for k, v in asked.items() if v is not None}
             if test.unmeasured:
                 test.ledger.leave_out(test.unmeasured)
                 return measuring.run_plainly(fn, arguments)
@@ -216,7 +212,7 @@ class KernelProfile:
         return self._region(name, request, group)
 
     @contextlib.contextmanager
-    def _region(self, name: str, request: Request, group: object) -> Iterator[Region]:
+    def _region(self, name: str, request: outcome.Request, group: object) -> Iterator[Region]:
         region = Region()
         with (
             self._test.ledger.asking(request),
@@ -356,7 +352,7 @@ class Group(dict[str, "Comparison"]):
     def __str__(self) -> str:
         if self._rounds is None:
             return _UNMEASURED
-        return "\n".join(callable_lines(self._record()))
+        return "\n".join(kernel_tables.callable_lines(self._record()))
 
     __repr__ = __str__
 
@@ -442,7 +438,7 @@ class Comparison:
 
     def table(self, width: int = 100) -> str:
         """Both as a text table."""
-        return "\n".join(callable_lines(self._record(), Style(width)))
+        return "\n".join(kernel_tables.callable_lines(self._record(), tables.Style(width)))
 
     def _record(self, *verdicts: Verdict) -> ComparisonRecord:
         rounds = self._group._measured
@@ -483,7 +479,7 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     group._verdicts.append(verdict)
     record = comparison._record(verdict)
     if verdict.outcome == "failed" or (not decided and test.settings.undecided == "fail"):
-        return comparison_message(record)
+        return failure.comparison_message(record)
     if not decided and test.settings.undecided == "warn":
         test.ledger.notes.append(comparison_line(record, verdict))
     return ""
@@ -512,7 +508,7 @@ def compare(
         _check_callables(callables, reference)
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
-        number = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
+        number = TIMED_ROUNDS if rounds is None else settings.check_option("rounds", rounds)
         plan = replace(test.plan(Needs(), rounds=None, stacks=False), rounds=number)
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured)
@@ -530,7 +526,7 @@ def compare(
                     agreeing=partial(test.agreeing, test.request("a comparison").what, group),
                 )
                 if found.in_place:
-                    test.ledger.notes.append(in_place_words(found.in_place))
+                    test.ledger.notes.append(outcome.in_place_words(found.in_place))
                 compared = Group(test, callables, reference, found)
                 test.ledger.compared = True
                 test.ledger.comparisons.append(compared._record)

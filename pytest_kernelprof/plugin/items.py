@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.run_snapshots import Snapshots
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
-    from pytest_kernelprof.records.comparison import RunComparison
-    from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Place
-    from pytest_kernelprof.records.recording import DeviceKind
+    from pytest_kernelprof.records import comparison, document, profile, recording
 
 CUDA_HINT = (
     "there is no CUDA device here; if the test needs one, mark it "
@@ -74,8 +71,8 @@ class RunState:
         self.measures = self.serves = self.quiet = self.has_bridge = False
         self.expected = ""
         self.in_its_table: set[str] = set()
-        self.run_of: Callable[[Iterable[Test]], Run] | None = None
-        self.comparisons: list[Callable[[], RunComparison | None]] = []
+        self.run_of: Callable[[Iterable[document.Test]], document.Run] | None = None
+        self.comparisons: list[Callable[[], comparison.RunComparison | None]] = []
         self.after_call: AfterCall | None = None
         self.baseline_of: Callable[[str], Baseline | None] | None = None
         self.snapshots: Snapshots | None = None
@@ -104,7 +101,7 @@ class Target(NamedTuple):
             it is measured.
     """
 
-    device: DeviceKind
+    device: recording.DeviceKind
     unmeasured: str = ""
 
 
@@ -130,7 +127,7 @@ class ItemState:
         self.in_snapshots = self.has_benchmark = False
         self.begin_attempt()
         self.whole_call: ExitStack | None = None
-        self.taken: Test | None = None
+        self.taken: document.Test | None = None
 
     def begin_attempt(self) -> None:
         """Forget what an earlier try of the test has found: plugins that retry a test call its
@@ -216,17 +213,17 @@ class ItemState:
         return self.target.unmeasured if self.target else ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> profile.Place:
         """Where the test function begins, decorators included."""
         from pytest_kernelprof.profiler.line_annotations import own_file
-        from pytest_kernelprof.records.profile import Place
+        from pytest_kernelprof.records import profile
 
         item = self._item
         path, line = str(item.reportinfo()[0]), item.reportinfo()[1] or 0
         if path != str(item.path):  # a class's that it inherits, or of bytecode that was copied
             function = inspect.unwrap(getattr(item, "obj", None))  # type: ignore[arg-type]
             path = own_file(path, getattr(function, "__globals__", {}))
-        return Place(path, line + 1)
+        return profile.Place(path, line + 1)
 
     @property
     def named_here(self) -> str:
@@ -305,7 +302,7 @@ class ItemState:
             raise NotJudged(markers.not_on_the_cpu(limit.name for limit in limits))
         return Target("cpu")
 
-    def device_to_look_at(self) -> DeviceKind:
+    def device_to_look_at(self) -> recording.DeviceKind:
         """The device of a test that asks for none: unlike ``find_target`` it leaves CUDA alone."""
         from pytest_kernelprof.gpu.inventory import usual_kind, usual_kind_untouched
 
@@ -377,7 +374,7 @@ def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> N
     state.ignored_marks = [(file, names) for file, names in found.items() if file and names]
 
 
-def _is_up(device: DeviceKind) -> bool:
+def _is_up(device: recording.DeviceKind) -> bool:
     from pytest_kernelprof.gpu.inventory import cuda_is_up
 
     try:

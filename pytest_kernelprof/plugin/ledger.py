@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
-from pytest_kernelprof import api
+from pytest_kernelprof import api, errors, system
 from pytest_kernelprof.analysis.session_profile import unmeasured
-from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.profiler.operators import registered_operators
@@ -20,7 +19,6 @@ from pytest_kernelprof.profiler.torch_profiler import thread_words
 from pytest_kernelprof.records.document import Comparison, Test
 from pytest_kernelprof.records.profile import Place, Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
-from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -183,7 +181,7 @@ class Ledger:
         self._requests: dict[Request, None] = {}
         self._of_fixtures: set[Request] = set()
         self._for_fixtures = False
-        self._thread = Real.this_thread()
+        self._thread = system.Real.this_thread()
 
     def set_limit(self, limit: Limit) -> None:
         """Judge by this in place of any of the same key, also what was judged already."""
@@ -216,8 +214,8 @@ class Ledger:
             IncompleteProfile: nothing is judged any more.
         """
         self._refuse_late()
-        if Real.this_thread() != self._thread:
-            request.thread = thread_words(Real.this_thread())
+        if system.Real.this_thread() != self._thread:
+            request.thread = thread_words(system.Real.this_thread())
         self._requests[request] = None
 
     @contextlib.contextmanager
@@ -231,7 +229,7 @@ class Ledger:
             raise
         except BaseException as error:
             request.raised = type(error).__name__
-            request.refused = str(error) if isinstance(error, KernelprofError) else ""
+            request.refused = str(error) if isinstance(error, errors.KernelprofError) else ""
             raise
         self._requests.pop(request, None)
 
@@ -364,7 +362,7 @@ class Ledger:
 
     def _refuse_late(self) -> None:
         if self._closed:
-            raise IncompleteProfile(
+            raise errors.IncompleteProfile(
                 "this kernel_profile belongs to a test that has ended, so nothing would be "
                 "judged: request the fixture in the test that measures"
             )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof import api, errors
+from pytest_kernelprof import api, errors, system
 from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
 from pytest_kernelprof.gpu import usage_lock
@@ -32,7 +32,6 @@ from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.system import now_s
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
@@ -517,7 +516,7 @@ def progress_line(
     test: str, out: TextIO, uncaptured: Callable[[], AbstractContextManager[object]]
 ) -> Iterator[policy.Progress]:
     """One line of progress, rewritten in place; nothing of it is left behind."""
-    next_s, visible = now_s() + _QUIET_SECONDS, False
+    next_s, visible = system.now_s() + _QUIET_SECONDS, False
 
     def write(text: str) -> None:
         with uncaptured():
@@ -526,14 +525,14 @@ def progress_line(
 
     def show(what: str, done: int, of: int, reason: str = "") -> None:
         nonlocal next_s, visible
-        if now_s() < next_s:
+        if system.now_s() < next_s:
             return
         text = f"{test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
         text = text.encode("ascii", "backslashreplace").decode()  # one column a character
         text = "".join(char if char.isprintable() else "?" for char in text)
         columns = shutil.get_terminal_size().columns
         write(text if len(text) < columns else text[: columns - 4] + "...")
-        next_s, visible = now_s() + _BETWEEN_SECONDS, True
+        next_s, visible = system.now_s() + _BETWEEN_SECONDS, True
 
     try:
         yield show

@@ -18,12 +18,10 @@ import pytest
 from _pytest._code import code
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof import errors
+from pytest_kernelprof import errors, system, units
 from pytest_kernelprof.limits.marks import meant_by_strays
 from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, outcome_of
 from pytest_kernelprof.plugin.items import CUDA_HINT, run_state, state_of
-from pytest_kernelprof.system import newer_than_tried
-from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +90,7 @@ def _attach_notes(item: pytest.Item, report: pytest.TestReport) -> None:
     if test is not None:
         torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
         versions = {"pytest": pytest.__version__, "python": platform.python_version()}
-        newer = newer_than_tried({"torch": torch, **versions})
+        newer = system.newer_than_tried({"torch": torch, **versions})
         notes += filter(None, [*test.ledger.end_notes, "; ".join(newer)])
     if notes:
         setattr(report, END_NOTES, notes)
@@ -333,7 +331,7 @@ def fold_failures(config: pytest.Config) -> None:
             continue
         known = first.setdefault(_MEASURED.sub(" ", "\n".join(below)), report.nodeid)
         if known != report.nodeid:
-            told = printable(f"kernels and what to do as in {known}; -v shows them here")
+            told = units.printable(f"kernels and what to do as in {known}; -v shows them here")
             last.lines[:] = [*shown, f"  {told}"]
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import snapshots
-from pytest_kernelprof.comparison.comparability import made_with
-from pytest_kernelprof.comparison.judge import status_of, verdict_of
+from pytest_kernelprof.comparison import comparability, judge
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.profile import STATUSES, Place, Profile, Verdict
 
@@ -95,8 +94,8 @@ class SnapshotJudge:
     ) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"
         found = replace(snapshots.compare(kept, self._made, profile), test=test)
-        status, why = status_of(found, profile, strict=self._strict)
-        return verdict_of(found, profile, status, why, place=place)
+        status, why = judge.status_of(found, profile, strict=self._strict)
+        return judge.verdict_of(found, profile, status, why, place=place)
 
     def note(self, profile: Profile) -> None:
         """Take note of the test's next profile, with its verdicts."""
@@ -120,7 +119,7 @@ class SnapshotJudge:
                 why = f"it ran on {environment.device}"
             self._refused = self._refused or why
             self._profiles += snapshots.kept_of_ranks(profile)
-            self._made_now = made_with(environment)
+            self._made_now = comparability.made_with(environment)
 
     def broken(self) -> list[str]:
         """Why the test fails where snapshots are required; each reason is given once."""
