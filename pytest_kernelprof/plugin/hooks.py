@@ -178,8 +178,7 @@ def _begin_features(config: pytest.Config) -> None:
     """Run documents, snapshots, and the run on a revision's code."""
     state, register = run_state(config), config.pluginmanager.register
     settings = state.settings
-    is_read = settings.report or bool(settings.against) or state.is_wanted_whole
-    if is_read and not hasattr(config, "workerinput"):
+    if state.is_read and not hasattr(config, "workerinput"):
         from pytest_kernelprof.plugin.run_record import RunRecord
 
         record = RunRecord(config)
@@ -590,5 +589,5 @@ def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
     taken = test.ledger.report(before)
     reporting.tell_properties(item, test.ledger.judged(), taken.comparisons)
     is_open = any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
-    if taken is not before and (is_open or state.run.is_reported):
+    if taken is not before and (is_open or state.run.is_read or state.run.has_bridge):
         state.taken = taken

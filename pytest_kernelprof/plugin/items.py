@@ -85,11 +85,9 @@ class RunState:
         return bool(self.settings.run_files or self.settings.github or hooked)
 
     @property
-    def is_reported(self) -> bool:
-        """Whether anybody reads what tests took, beyond their verdicts."""
-        settings = self.settings
-        asked = settings.report or settings.against or self.is_wanted_whole
-        return bool(asked) or self.has_bridge
+    def is_read(self) -> bool:
+        """Whether anybody reads the record of the run."""
+        return bool(self.settings.report or self.settings.against) or self.is_wanted_whole
 
 
 class Target(NamedTuple):
