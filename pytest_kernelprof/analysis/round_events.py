@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from pytest_kernelprof.records.profile import (
-    Copy,
-    Kernel,
-    OperatorNode,
-    Timeline,
-    TimelineKind,
-    Wait,
-)
+from pytest_kernelprof.records import profile
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
@@ -75,14 +68,14 @@ def operators_of_calls(reading: Reading, calls: Ints) -> list[int]:
     return found
 
 
-def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
+def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
     """The kernels of some of the ``counted_rows``."""
     if reading.trace.device_kind == "cpu":
         return _operators_as_kernels(reading, rows)
     acts = reading.trace.activities
     return tuple(
         map(
-            Kernel,
+            profile.Kernel,
             acts.name[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             acts.grid[rows].tolist(),
@@ -97,14 +90,14 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
     )
 
 
-def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
+def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
     """The memory copies of these rows of the activities."""
     if not len(rows):
         return ()
     acts = reading.trace.activities
     return tuple(
         map(
-            Copy,
+            profile.Copy,
             acts.name[rows].tolist(),
             directions(acts.name[rows]).tolist(),
             acts.bytes[rows].tolist(),
@@ -124,10 +117,10 @@ def _direction(name: str) -> str:
     return f"{match[1]}2{match[2]}".lower() if match else "?"
 
 
-def waits_of(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
+def waits_of(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:
     """The waits of these rows of the calls; ``NO_ID`` where the call is not recorded."""
     chained = chains(reading, operators_of_calls(reading, rows))
-    return tuple(map(Wait, _names_of_calls(reading, rows), chained))
+    return tuple(map(profile.Wait, _names_of_calls(reading, rows), chained))
 
 
 def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
@@ -264,9 +257,9 @@ def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
     return [found[reading.round_of_operator[found] == number] for number in range(reading.rounds)]
 
 
-def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
+def reads_as_waits(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:
     """Make waits of these reads, which they would be on a GPU."""
-    return tuple(Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
+    return tuple(profile.Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
 
 
 def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
@@ -299,11 +292,13 @@ def silent_regions(reading: Reading) -> int:
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 
-def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
+def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
     """The compute operators of these rows, in the form of kernels."""
     ops = reading.trace.operators
     return tuple(
-        Kernel(name, duration, *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0), "operator", chain)
+        profile.Kernel(
+            name, duration, *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0), "operator", chain
+        )
         for name, duration, chain in zip(
             ops.name[rows].tolist(),
             ((ops.end[rows] - ops.start[rows]) / 1e3).tolist(),
@@ -408,10 +403,10 @@ class _Node:
             return self
         return self.below.setdefault(name, _Node(name, self.depth + 1))
 
-    def frozen(self) -> OperatorNode:
+    def frozen(self) -> profile.OperatorNode:
         """With what is below it."""
         below = tuple(one.frozen() for one in self.below.values())
-        return OperatorNode(
+        return profile.OperatorNode(
             self.name,
             self.calls,
             self.kernels + sum(one.kernels for one in below),
@@ -420,7 +415,7 @@ class _Node:
         )
 
 
-def operator_tree(reading: Reading, number: int) -> OperatorNode:
+def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
     """The operators of a round under those that called them, by name; annotations of ours are
     none. What was launched outside of any operator is the root's own.
 
@@ -465,20 +460,20 @@ def _costs(reading: Reading, number: int) -> list[tuple[int, float]]:
 MOST_EVENTS = 5_000
 """Events of the host in a timeline, and of the device; of more the shortest are left out."""
 
-_OF_DEVICE: dict[int, TimelineKind] = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
+_OF_DEVICE: dict[int, profile.TimelineKind] = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
 
 class _Part(NamedTuple):
     """Events of one kind: rows of a table, the lane of each, and its correlation id."""
 
-    kind: TimelineKind
+    kind: profile.TimelineKind
     spans: Spans
     rows: Ints
     lanes: list[str]
     correlation: Ints
 
 
-def timeline_of_round(reading: Reading, number: int) -> Timeline:
+def timeline_of_round(reading: Reading, number: int) -> profile.Timeline:
     """Operators, annotations, calls and activities of a round, by their start.
 
     Args:
@@ -487,7 +482,7 @@ def timeline_of_round(reading: Reading, number: int) -> Timeline:
     parts = list(_parts(reading, number))
     counts = [len(part.rows) for part in parts]
     if not sum(counts):
-        return Timeline()
+        return profile.Timeline()
     start = np.concatenate([part.spans.start[part.rows] for part in parts])
     end = np.concatenate([part.spans.end[part.rows] for part in parts])
     kinds = np.repeat(np.arange(len(parts)), counts)
@@ -500,7 +495,7 @@ def timeline_of_round(reading: Reading, number: int) -> Timeline:
     names = [name for part in parts for name in part.spans.name[part.rows].tolist()]
     correlation = np.concatenate([part.correlation for part in parts])
     began = start[kept[0]]
-    return Timeline(
+    return profile.Timeline(
         kind=tuple(parts[i].kind for i in kinds[kept].tolist()),
         name=tuple(names[i] for i in kept.tolist()),
         start_us=_microseconds(start[kept] - began),
@@ -515,7 +510,7 @@ def _parts(reading: Reading, number: int) -> Iterable[_Part]:
     ops, calls, acts = reading.trace.operators, reading.trace.calls, reading.trace.activities
     ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
     inside = reading.round_of_operator == number
-    of_host: tuple[tuple[TimelineKind, Operators | Calls, Bools], ...] = (
+    of_host: tuple[tuple[profile.TimelineKind, Operators | Calls, Bools], ...] = (
         ("operator", ops, inside & ~ops.annotation),
         ("annotation", ops, inside & ops.annotation & ~ours),
         ("call", calls, reading.round_of_call == number),

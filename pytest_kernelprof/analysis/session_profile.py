@@ -10,12 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from pytest_kernelprof.analysis import metric_values, round_events
-from pytest_kernelprof.analysis.collectives import (
-    COMMUNICATION,
-    collectives_of,
-    communication_metrics,
-)
+from pytest_kernelprof.analysis import collectives, metric_values, round_events
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
@@ -222,7 +217,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
     of_rounds = round_events.host_waits(reading, waiting)
     line, integrity = metric_values.timeline_of(reading), check_integrity(reading)
     metrics = metric_values.device_metrics(reading, line, of_rounds)
-    metrics |= communication_metrics(reading)
+    metrics |= collectives.communication_metrics(reading)
     metrics |= _not_available(reading, integrity)
     gaps = metric_values.gaps_of(reading, line)
     if integrity.clock_skew:
@@ -243,7 +238,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
             waits=round_events.waits_of(reading, waits),
             gaps=gaps,
             host_shares=metric_values.host_shares(reading, waiting),
-            collectives=collectives_of(reading, _fullest(metrics["kernels"])),
+            collectives=collectives.collectives_of(reading, _fullest(metrics["kernels"])),
         ),
         {
             "copy": round_events.operators_of_activities(reading, copies),
@@ -319,7 +314,7 @@ def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     """The counts that this trace cannot tell."""
     unnamed = names_no_kernels(reading.trace)
     if unnamed:
-        counts = ("kernels", "launches", "cuda_time", *COMMUNICATION)
+        counts = ("kernels", "launches", "cuda_time", *collectives.COMMUNICATION)
         return {name: metric_values.absent(name, unnamed) for name in counts}
     if integrity.unknown_launches:
         return {"launches": metric_values.absent("launches", _UNKNOWN_LAUNCHES)}

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.records.comparison import BASELINE_WORDS
-from pytest_kernelprof.report.kernel_tables import (
-    callable_lines,
-    copy_table,
-    diff_lines,
-    kernel_table,
-    lines_of_ranks,
-    wait_table,
-)
+from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import COMPARED, TO_DO, cure_words, fix_words, intended_words
@@ -76,7 +69,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
         *what_ran(profile, _STYLE, {"revision": base} if base else {}),
         *([""] if profile.other_ranks else []),
-        *map(plain, lines_of_ranks(profile, _STYLE)),
+        *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
         *([] if _NOTHING_MORE(foot) else wrapped(f"{of_rank}{foot}", _STYLE.width)),
@@ -106,7 +99,7 @@ def comparison_message(comparison: Comparison) -> str:
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
     todo = f"{TO_DO}{COMPARED}"
-    return _message(verdicts, [*code, *callable_lines(comparison), "", todo])
+    return _message(verdicts, [*code, *kernel_tables.callable_lines(comparison), "", todo])
 
 
 def worse_message(message: str, profiles: Iterable[Profile], base: str) -> str:
@@ -168,9 +161,9 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     )
     beside = []
     if {"max_memcpys", "max_memcpy_bytes"} & set(over):
-        beside.append(copy_table(judged).lines(style))
+        beside.append(kernel_tables.copy_table(judged).lines(style))
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        beside.append(wait_table(judged).lines(style))
+        beside.append(kernel_tables.wait_table(judged).lines(style))
     if "max_launch_overhead" in over:
         beside.append(overhead_lines(judged))
     kernels = _kernel_lines(profile, judged, style, {**BASELINE_WORDS, **bases})
@@ -197,7 +190,9 @@ def _kernel_lines(
         return [*lines, why]
     guilty = guilty_kernels(profile, judged)
     lines += ["> breaks a limit"] if guilty else []
-    table = kernel_table(judged, new=new if judged is profile else None, guilty=guilty)
+    table = kernel_tables.kernel_table(
+        judged, new=new if judged is profile else None, guilty=guilty
+    )
     return [*lines, *table.lines(style)]
 
 
@@ -206,7 +201,9 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     lines = []
     for one in found:
-        if one.change in ("worse", "changed", "undecided") and (told := diff_lines(one, style)):
+        if one.change in ("worse", "changed", "undecided") and (
+            told := kernel_tables.diff_lines(one, style)
+        ):
             lines += [f"against {bases[one.source]}: + new, - gone, ~ changed", *told, ""]
     return lines
 

@@ -12,16 +12,10 @@ from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table, wrapped
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.comparisons import differs
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
-from pytest_kernelprof.summary.verdicts import (
-    compared_metric,
-    comparison_line,
-    delta_line,
-    unstable_words,
-)
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
 
 if TYPE_CHECKING:
@@ -458,7 +452,7 @@ def metric_lines(found: ProfileComparison, told: Collection[str]) -> list[str]:
         told: the metrics that something else tells.
     """
     both = (one for one in found.metrics if one.baseline is not None and one.current is not None)
-    return [delta_line(one) for one in both if one.name not in told and differs(one)]
+    return [verdicts.delta_line(one) for one in both if one.name not in told and differs(one)]
 
 
 def diff_words(diff: KernelDiff) -> str:
@@ -510,7 +504,7 @@ def note_lines(found: ProfileComparison) -> list[str]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Make a table of the callables: kernels, value with its spread, speedup with its interval."""
-    heads = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
+    heads = ("kernels", verdicts.compared_metric(comparison), "speedup", "99 % CI")
     rows = []
     for one in comparison.callables:
         speedup = f"{one.paired.speedup:.3f}" if one.paired is not None else "reference"
@@ -524,7 +518,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     """Return how the results of each candidate compare with those of the reference, and which
     callables are unstable."""
     told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.callables if one.checks)
-    return [*map(printable, told), *unstable_words(comparison)]
+    return [*map(printable, told), *verdicts.unstable_words(comparison)]
 
 
 def callable_lines(comparison: Comparison, style: Style = _STYLE) -> list[str]:
@@ -542,7 +536,7 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
             told = callable_lines(comparison, inside)
             for one in comparison.verdicts:
                 sign = f"{style.sign(one.outcome)[0]} {one.outcome}: "
-                told += wrapped(f"{sign}{comparison_line(comparison, one)}", inside.width)
+                told += wrapped(f"{sign}{verdicts.comparison_line(comparison, one)}", inside.width)
             lines += [wording.shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
 

@@ -24,16 +24,7 @@ from pytest_kernelprof.report.tables import (
     wrapped,
     write_lines,
 )
-from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.comparisons import (
-    RESULTS,
-    deltas_of,
-    differs,
-    range_words,
-    result_of,
-    share_of,
-    why_of,
-)
+from pytest_kernelprof.summary import comparisons, wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import CELLS, delta_line
@@ -220,10 +211,10 @@ def groups_of(
         entries = [(one, one.causes[1 if shared else 0 :]) for one in problem.rows]
         named = wording.count(problem.tests, "test") if shared else ""
         yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
-    results = [(result_of(one.comparison), one) for one in changed if one.comparison]
+    results = [(comparisons.result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
         entries = [(row, row.causes) for _, row in several]
-        yield Group("changed", entries, RESULTS[result], most=_MOST_CHANGED)
+        yield Group("changed", entries, comparisons.RESULTS[result], most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
     for why, unjudged in groupby(sorted(left_out, key=_reason), _reason):
@@ -392,7 +383,7 @@ def _has_other_launches(row: Row) -> bool:
 
 def _stands_out(rows: Sequence[Row], metric: str) -> bool:
     """Whether a metric is broken or changed in some row."""
-    return any(metric in row.broken or differs(_delta(row, metric)) for row in rows)
+    return any(metric in row.broken or comparisons.differs(_delta(row, metric)) for row in rows)
 
 
 def _column(rows: Sequence[Row], metric: str, title: str, gives_way: int | None) -> Column:
@@ -414,7 +405,11 @@ def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
 
 def _delta(row: Row, metric: str) -> MetricDelta | None:
     one = row.comparison
-    return deltas_of(one).get(metric) if one is not None and one.source != "snapshot" else None
+    return (
+        comparisons.deltas_of(one).get(metric)
+        if one is not None and one.source != "snapshot"
+        else None
+    )
 
 
 def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
@@ -431,7 +426,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     if metric == "cuda_time" and is_compared and paired and paired.baseline_us:  # timed in turn
         return ARROW.join(map(unit.words, (paired.baseline_us, paired.current_us)))
     value = broken.measured if broken else wording.value_of(row.shown, metric)
-    if delta is not None and differs(delta):
+    if delta is not None and comparisons.differs(delta):
         was = " ".join("-" if one is None else unit.words(one) for one in delta.baselines)
         if is_compared:
             return f"{was}{ARROW}{unit.words(delta.current or 0.0)}"
@@ -450,17 +445,17 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
 
 
 def _share_cell(row: Row) -> str:
-    share = share_of(one) if (one := _differing(row)) else None
+    share = comparisons.share_of(one) if (one := _differing(row)) else None
     return "" if share is None else wording.percent(share)
 
 
 def _range_cell(row: Row) -> str:
-    return range_words(one) if (one := _differing(row)) else ""
+    return comparisons.range_words(one) if (one := _differing(row)) else ""
 
 
 def _differing(row: Row) -> ProfileComparison | None:
     one = row.comparison
-    return None if one is None or result_of(one) == "same" else one
+    return None if one is None or comparisons.result_of(one) == "same" else one
 
 
 def _bound(row: Row) -> str:
@@ -483,15 +478,15 @@ def beside_words(row: Row, shown: Collection[str]) -> list[str]:
         return found
     found += _changes_beside(compared, shown)
     is_said = compared.source == "snapshot" or row.told in NEEDS_A_LOOK
-    return list(filter(None, [*found, "" if is_said else why_of(compared)]))
+    return list(filter(None, [*found, "" if is_said else comparisons.why_of(compared)]))
 
 
 def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iterator[str]:
     """Metrics that changed and have no column, unless they follow from one that has."""
-    values = deltas_of(compared)
+    values = comparisons.deltas_of(compared)
     for name, delta in values.items():
-        follows = differs(values.get(_FOLLOWS.get(name, "")))
-        if name not in shown and differs(delta) and not follows:
+        follows = comparisons.differs(values.get(_FOLLOWS.get(name, "")))
+        if name not in shown and comparisons.differs(delta) and not follows:
             yield delta_line(delta)
 
 

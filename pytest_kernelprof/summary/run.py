@@ -11,31 +11,10 @@ from msgspec import structs
 
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.summary import records, verdicts, wording
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
-from pytest_kernelprof.summary.records import (
-    FAILED,
-    FAILED_OTHERWISE,
-    MARKS,
-    NEEDS_A_LOOK,
-    Counts,
-    Entry,
-    Problem,
-    Row,
-    severity,
-    told_of,
-    worst_of,
-)
-from pytest_kernelprof.summary.verdicts import (
-    beside_of,
-    broken_cells,
-    causes_of,
-    causes_of_diff,
-    comparison_line,
-    found_by,
-)
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -44,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Place, Profile, Verdict
+    from pytest_kernelprof.summary import records
     from pytest_kernelprof.summary.comparisons import BaselineSummary
-    from pytest_kernelprof.summary.records import Hint, HotKernel, Kind, Overall, Task, Told
 
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
@@ -72,24 +51,24 @@ class Summary:
     """
 
     run: Run
-    counts: Counts
-    overall: Overall
+    counts: records.Counts
+    overall: records.Overall
     sentence: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[records.Task, ...]
     open: str
-    problems: tuple[Problem, ...]
-    rows: tuple[Row, ...]
-    folded: tuple[Row, ...]
-    left_out: tuple[Entry, ...]
+    problems: tuple[records.Problem, ...]
+    rows: tuple[records.Row, ...]
+    folded: tuple[records.Row, ...]
+    left_out: tuple[records.Entry, ...]
     compared: tuple[BaselineSummary, ...]
     suite: str
-    hottest: tuple[HotKernel, ...]
-    hints: tuple[Hint, ...]
+    hottest: tuple[records.HotKernel, ...]
+    hints: tuple[records.Hint, ...]
     places: tuple[str, ...]
     integrity: str
 
     @property
-    def told(self) -> Told:
+    def told(self) -> records.Told:
         """The mark of the run: its verdict, or that snapshots are to be updated."""
         return "to update" if self.overall == "passed" and self.problems else self.overall
 
@@ -125,9 +104,9 @@ def summary_of(run: Run) -> Summary:
         rows=rows,
         folded=together,
         left_out=tuple(
-            _entry(one, "not judged", "", Cause(one.not_judged or MARKS["not run"].word))
+            _entry(one, "not judged", "", Cause(one.not_judged or records.MARKS["not run"].word))
             for one in run.tests
-            if not one.profiles and told_of(one) == "not judged"
+            if not one.profiles and records.told_of(one) == "not judged"
         ),
         compared=compared,
         suite="; ".join(_suite_words([row.profile for row in last])),
@@ -141,7 +120,7 @@ def summary_of(run: Run) -> Summary:
 # Rows.
 
 
-def _rows_of(test: Test, against: str) -> Iterator[Row]:
+def _rows_of(test: Test, against: str) -> Iterator[records.Row]:
     """Yield the rows of a test.
 
     Args:
@@ -150,7 +129,7 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
     file, name = wording.parts_of(test.id)
     first = "profile 1" if any(one.label == "profile 2" for one in test.profiles) else ""
     for number, profile in enumerate(test.profiles):
-        told = told_of(test, profile)
+        told = records.told_of(test, profile)
         is_outdated = _snapshot_of(test) in ("changed", "missing")
         if told in ("passed", None) and test.outcome == "passed" and is_outdated:
             told = "to update"
@@ -158,16 +137,16 @@ def _rows_of(test: Test, against: str) -> Iterator[Row]:
         if told is None and compared is not None and result_of(compared) == "not compared":
             told = "not compared"
         causes = _causes_of(test, profile, told, compared)
-        yield Row(
+        yield records.Row(
             test=test,
             file=file,
             name=wording.with_label(name, profile.label or first),
             number=number,
             told=told,
             profile=profile,
-            broken=broken_cells(profile),
-            found=tuple(found_by(profile.verdicts, against)) or (MARKS[told].word,)
-            if told in NEEDS_A_LOOK
+            broken=verdicts.broken_cells(profile),
+            found=tuple(verdicts.found_by(profile.verdicts, against)) or (records.MARKS[told].word,)
+            if told in records.NEEDS_A_LOOK
             else (),
             causes=causes,
             place=_place_of(causes, profile.place, test.place),
@@ -182,17 +161,17 @@ def _comparison_of(profile: Profile) -> ProfileComparison | None:
 
 
 def _causes_of(
-    test: Test, profile: Profile, told: Told | None, compared: ProfileComparison | None
+    test: Test, profile: Profile, told: records.Told | None, compared: ProfileComparison | None
 ) -> tuple[Cause, ...]:
     """Why it is marked, or what changed."""
-    if told in FAILED_OTHERWISE:
-        return (Cause(test.why or MARKS[told].word, test.place),)
-    found = causes_of(profile, told)
+    if told in records.FAILED_OTHERWISE:
+        return (Cause(test.why or records.MARKS[told].word, test.place),)
+    found = verdicts.causes_of(profile, told)
     if test.snapshot is not None and test.snapshot.state == "missing":
         found = (*found, Cause(f"no snapshot for {test.snapshot.device}"))
     if not found and compared is not None and compared.kernels is not None:
-        found = causes_of_diff(compared.kernels)
-    return (*found, *beside_of(profile, told))
+        found = verdicts.causes_of_diff(compared.kernels)
+    return (*found, *verdicts.beside_of(profile, told))
 
 
 def _place_of(causes: Sequence[Cause], *others: Place | None) -> Place | None:
@@ -201,7 +180,7 @@ def _place_of(causes: Sequence[Cause], *others: Place | None) -> Place | None:
     return next((one for one in (*of_causes, *others) if one is not None), None)
 
 
-def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
+def _entries_of(tests: Iterable[Test]) -> Iterator[records.Entry]:
     """What no row says of tests: that they failed without a profile, and comparisons of callables
     that are not as asserted."""
     for test in tests:
@@ -209,26 +188,28 @@ def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
             continue
         for one in test.comparisons:
             for verdict in one.verdicts:
-                for found in found_by([verdict]):
-                    cause = Cause(comparison_line(one, verdict), verdict.place or test.place)
+                for found in verdicts.found_by([verdict]):
+                    cause = Cause(
+                        verdicts.comparison_line(one, verdict), verdict.place or test.place
+                    )
                     yield _entry(test, verdict.outcome, found, cause)
-        told = told_of(test)
-        if not test.profiles and told in FAILED_OTHERWISE:
-            word = MARKS[told].word
+        told = records.told_of(test)
+        if not test.profiles and told in records.FAILED_OTHERWISE:
+            word = records.MARKS[told].word
             yield _entry(test, told, word, Cause(test.why or word, test.place))
 
 
-def _entry(test: Test, told: Told, found: str, cause: Cause) -> Entry:
+def _entry(test: Test, told: records.Told, found: str, cause: Cause) -> records.Entry:
     place = cause.place or test.place
-    return Entry(test, *wording.parts_of(test.id), told, (found,), (cause,), place)
+    return records.Entry(test, *wording.parts_of(test.id), told, (found,), (cause,), place)
 
 
-def worst_first(row: Row) -> Key:
+def worst_first(row: records.Row) -> Key:
     """The key of rows by their mark, then by cost."""
-    return severity(row.told), *costliest_first(row)
+    return records.severity(row.told), *costliest_first(row)
 
 
-def costliest_first(row: Row) -> Key:
+def costliest_first(row: records.Row) -> Key:
     """The key of rows by their GPU time, then by number of kernels, on the CPU of operators; then
     by name, 2 before 10."""
     return (
@@ -239,19 +220,19 @@ def costliest_first(row: Row) -> Key:
     )
 
 
-def by_file(rows: Iterable[Row]) -> tuple[Row, ...]:
+def by_file(rows: Iterable[records.Row]) -> tuple[records.Row, ...]:
     """Rows file by file: files by their worst row, then by their GPU time; inside of a file
     likewise."""
-    files: dict[str, list[Row]] = {}
+    files: dict[str, list[records.Row]] = {}
     for row in sorted(rows, key=worst_first):
         files.setdefault(row.file, []).append(row)
     return tuple(row for one in sorted(files.values(), key=_file_order) for row in one)
 
 
-def _file_order(rows: Sequence[Row]) -> Key:
+def _file_order(rows: Sequence[records.Row]) -> Key:
     time = sum(wording.gpu_us(row.profile) for row in rows)
     return (
-        severity(rows[0].told),
+        records.severity(rows[0].told),
         -time,
         -rows[0].profile.kernel_count,
         wording.natural(rows[0].file),
@@ -267,10 +248,10 @@ _COUNTS = tuple(
 )
 
 
-def folded(rows: Iterable[Row]) -> Iterator[Row]:
+def folded(rows: Iterable[records.Row]) -> Iterator[records.Row]:
     """The rows with those of one parametrised test that agree in mark, causes and every count told
     as one, ``test_it[fp16] and 2 more``: the one with the most GPU time. Others stand alone."""
-    groups: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[records.Row]] = {}
     for row in sorted(rows, key=worst_first):
         groups.setdefault(_what_agrees(row), []).append(row)
     for first, *others in groups.values():
@@ -278,7 +259,7 @@ def folded(rows: Iterable[Row]) -> Iterator[Row]:
         yield replace(first, name=name, folded=(first, *others)) if others else first
 
 
-def _what_agrees(row: Row) -> Any:
+def _what_agrees(row: records.Row) -> Any:
     profile = row.profile
     stem, bracket, _ = row.test.id.partition("[")
     compared = row.comparison
@@ -299,21 +280,21 @@ _NUMBERS = re.compile(
 )
 
 
-def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
+def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Problem, ...]:
     """What needs a look, worst first, each test once: tests with one first cause together. Last
     come snapshots that are outdated or missing and fail nothing."""
-    found: dict[Any, list[Entry]] = {}
-    for one in sorted(entries, key=lambda one: severity(one.told)):
-        if one.told in (*NEEDS_A_LOOK, "to update"):
+    found: dict[Any, list[records.Entry]] = {}
+    for one in sorted(entries, key=lambda one: records.severity(one.told)):
+        if one.told in (*records.NEEDS_A_LOOK, "to update"):
             found.setdefault(_cause_key(one), []).append(one)
     problems = [
-        Problem(_common_cause(several), tuple(several), remedy_of(run, several))
+        records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in found.values()
     ]
-    return tuple(sorted(problems, key=lambda one: (severity(one.rows[0].told), -one.tests)))
+    return tuple(sorted(problems, key=lambda one: (records.severity(one.rows[0].told), -one.tests)))
 
 
-def _common_cause(entries: Sequence[Entry]) -> Cause | None:
+def _common_cause(entries: Sequence[records.Entry]) -> Cause | None:
     """The first cause of tests that have it in common; numbers in which they differ are told from
     the least to the most: ``elementwise [copy] x1 to 4``."""
     causes = [one for entry in entries for one in entry.causes[:1]]
@@ -343,13 +324,15 @@ def _snapshot_of(test: Test) -> TestState | None:
     return test.snapshot.state if test.snapshot is not None else None
 
 
-def _cause_key(entry: Entry) -> Any:
+def _cause_key(entry: records.Entry) -> Any:
     """What tests have in common: the first cause, whatever its numbers, at one line. Of kernels of
     which no one knows which are too many, that is no line but the file of the call."""
     if not entry.causes or entry.told == "undecided":
         return id(entry)
     cause = entry.causes[0]
-    is_call = isinstance(entry, Row) and not cause.sign and cause.place == entry.profile.place
+    is_call = (
+        isinstance(entry, records.Row) and not cause.sign and cause.place == entry.profile.place
+    )
     place = cause.place.file if is_call and cause.place else cause.place
     return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
 
@@ -358,18 +341,18 @@ def _cause_key(entry: Entry) -> Any:
 
 _MOST_REASONS, _LONGEST_TITLE = 2, 64
 _OTHERWISE = "failed for another reason"
-_OPEN: tuple[Told, ...] = ("failed", "incomplete", "undecided")
-_JUDGED: tuple[Told, ...] = ("passed", "expected failure")
-_LEFT_OUT: tuple[Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
-_BROKEN: dict[Source, Kind] = {"snapshot": "exceeding", "revision": "worse", "run": "worse"}
+_OPEN: tuple[records.Told, ...] = ("failed", "incomplete", "undecided")
+_JUDGED: tuple[records.Told, ...] = ("passed", "expected failure")
+_LEFT_OUT: tuple[records.Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
+_BROKEN: dict[Source, records.Kind] = {"snapshot": "exceeding", "revision": "worse", "run": "worse"}
 
 
-def _counts_of(tests: Sequence[Test]) -> Counts:
-    worst: dict[str, Told | None] = {}
+def _counts_of(tests: Sequence[Test]) -> records.Counts:
+    worst: dict[str, records.Told | None] = {}
     for test in tests:
-        worst[test.id] = min(worst_of(test), worst.get(test.id), key=severity)
+        worst[test.id] = min(records.worst_of(test), worst.get(test.id), key=records.severity)
     kinds = {(test.id, kind) for test in tests for kind in _kinds_of(test, worst[test.id])}
-    return Counts(
+    return records.Counts(
         tests=len(worst),
         kinds=Counter(kind for _, kind in kinds),
         told=Counter(one for one in worst.values() if one is not None),
@@ -381,7 +364,7 @@ def _counts_of(tests: Sequence[Test]) -> Counts:
     )
 
 
-def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
+def _kinds_of(test: Test, told: records.Told | None) -> Iterator[records.Kind]:
     """What a test counts as, by its worst mark. An attempt that was repeated has not failed."""
     if test.profiles:
         yield "profiled"
@@ -394,7 +377,7 @@ def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
     if test.outcome == "rerun":
         yield "retried"
         return
-    if test.outcome in FAILED:
+    if test.outcome in records.FAILED:
         yield "failed"
     state = _snapshot_of(test)
     if state == "changed" or state == "missing":
@@ -409,8 +392,8 @@ def _is_limit(verdict: Verdict) -> bool:
 
 
 def _overall_of(
-    run: Run, counts: Counts, open_words: str, compared: Sequence[BaselineSummary]
-) -> Overall:
+    run: Run, counts: records.Counts, open_words: str, compared: Sequence[BaselineSummary]
+) -> records.Overall:
     """The verdict of a run, the same in every format; see ``Overall``."""
     if counts.kinds["failed"] or any(one.lacking for one in compared):
         return "failed"
@@ -421,7 +404,9 @@ def _overall_of(
     return "passed" if judged and not open_words and not found["not compared"] else "not judged"
 
 
-def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSummary]) -> str:
+def _sentence_of(
+    counts: records.Counts, open_words: str, compared: Sequence[BaselineSummary]
+) -> str:
     """What happened, with the counts that are not zero: ``3 of 33 tests break a limit, 2 of 31
     tests are worse than main (abc1234); 1 incomplete, 1 undecided.``
 
@@ -474,7 +459,7 @@ def _counted(*phrases: tuple[int, str, str]) -> list[str]:
     return [wording.count(*one) for one in phrases if one[0]]
 
 
-def _well(counts: Counts) -> str:
+def _well(counts: records.Counts) -> str:
     kinds = counts.kinds
     if not counts.tests:
         return "no test has a profile"
@@ -488,7 +473,7 @@ def _well(counts: Counts) -> str:
     return f"{kinds['passed']} of {wording.count(kinds['held'], 'test')} {within}"
 
 
-def _open_words(counts: Counts, limits: Sequence[str]) -> str:
+def _open_words(counts: records.Counts, limits: Sequence[str]) -> str:
     """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
     reasons = counts.unjudged.most_common()
     whys = [f"{number} {why}" if len(reasons) > 1 else why for why, number in reasons]
@@ -569,8 +554,8 @@ class Listed:
         left: how many tests are not listed, in words; empty if all are.
     """
 
-    changed: tuple[Row, ...]
-    rows: tuple[Row, ...]
+    changed: tuple[records.Row, ...]
+    rows: tuple[records.Row, ...]
     left: str
 
 
@@ -607,14 +592,14 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     )
 
 
-def _is_changed(row: Row) -> bool:
+def _is_changed(row: records.Row) -> bool:
     one = row.comparison
     if one is None or one.source == "snapshot" or row.told == "rerun":
         return False
     return result_of(one) not in ("same", "not compared")
 
 
-def _left_words(rows: Sequence[Row], shown: Collection[str]) -> str:
+def _left_words(rows: Sequence[records.Row], shown: Collection[str]) -> str:
     """``12 more tests pass, 1 expected failure: -v lists all``.
 
     Args:

@@ -32,18 +32,12 @@ from pytest_kernelprof.report.kernel_tables import (
 )
 from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import (
-    comparison_line,
-    footing,
-    guilty_kernels,
-    verdict_line,
-)
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
@@ -105,7 +99,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (comparison_line, comparison_notes, comparison_table, verdict_line)
+    texts = (verdicts.comparison_line, comparison_notes, comparison_table, verdicts.verdict_line)
     for one in (*texts, cut, format_time):
         found.globals[one.__name__] = one
     found.globals |= {"MARKS": MARKS, "wording": wording}
@@ -295,7 +289,7 @@ class Detailer:
         drawn = shown if shown.timeline else profile
         ranks = (f" of rank {one.rank}" for one in (shown, drawn))
         of, of_drawn = ranks if profile.other_ranks else ("", "")
-        guilty = guilty_kernels(profile, shown)
+        guilty = verdicts.guilty_kernels(profile, shown)
         shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
         kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
@@ -372,7 +366,7 @@ def _sum_of_kernels(profile: Profile) -> str:
 
 def _measured(profile: Profile) -> list[str]:
     """Where it ran, how complete it is, what is not available."""
-    facts = [footing(profile)]
+    facts = [verdicts.footing(profile)]
     if profile.rounds:
         one_shot = ", as it stood: not warmed up, once" if profile.one_shot else ""
         facts.append(f"{wording.count(profile.rounds, 'profiled round')}{one_shot}")
