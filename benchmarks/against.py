@@ -125,20 +125,21 @@ def test_it(kernel_profile, n):
     kind = {kinds!r}[n % {number}]
     kernel_profile(work.call, kind, n % 3, *work.tensors(kind))
 """
-# How long each step takes that fresh workers take at the same time.
+# How long it takes to bring each set of fresh workers to a call.
 WAVES = """
-import time
+import contextlib, time
 from pytest_kernelprof.baselines import timing
-take = timing.FreshPairs._take
+at = timing.FreshPairs.at
 
-def timed_take(self, steps, call):
+@contextlib.contextmanager
+def timed_at(self, firsts, call):
     begun = time.perf_counter()
-    take(self, steps, call)
-    done = ", ".join(f"{one.pair}{one.side[0]}:{one.step}" for one, _ in steps)
-    with open("waves.txt", "a") as file:
-        file.write(f"{time.perf_counter() - begun:.2f} s {done}\\n")
+    with at(self, firsts, call) as pairs:
+        with open("waves.txt", "a") as file:
+            file.write(f"{time.perf_counter() - begun:.2f} s {len(pairs)} pairs at {call.id}\\n")
+        yield pairs
 
-timing.FreshPairs._take = timed_take
+timing.FreshPairs.at = timed_at
 """
 # Without a GPU the script itself can be tried: a call takes what the code says.
 PRETEND = """
