@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 
-_MOST_CAUSES, _MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 3, 8, 60, 40, 3
+MOST_CAUSES = 3
+"""So many causes of a row are told."""
+_MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 8, 60, 40, 3
 _SIGN, _INDENT = 2, 4
 
 
@@ -90,13 +92,14 @@ def report_lines(
     found = listed(summary, unfolded=style.verbosity > 0)
     rest = [one for one in found.rows if not brief and (only is None or one.test.id in only)]
     all_listed = not brief and only is None
-    ten = rest and found.left and not summary.counts.marked
+    marked = summary.counts.marked
+    ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    groups = groups_of(summary, found.changed, rest, left_out)
+    groups = map(_without_comparisons, groups_of(summary, found.changed, rest, left_out))
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else ""),
-        *_table_lines(groups, style, marked=summary.counts.marked),
+        *(line for _, ours in by_device(groups) for line in _table(ours, style, marked=marked)),
         *(style.sentence(found.left) if found.left and all_listed else ()),
         *_compared_lines(summary, style, brief=brief),
         *([(), *below] if below else []),
@@ -225,17 +228,15 @@ def _reason(one: Entry) -> str:
     return one.causes[0].text
 
 
-def _table_lines(groups: Iterable[Group], style: Style, *, marked: bool) -> list[Line]:
-    """One table of the rows on a GPU and one of those on the CPU, each where there are some. Tests
-    that ended without a profile are in the first."""
-    lines: list[Line] = []
-    told = list(map(_without_comparisons, groups))
+def by_device(groups: Iterable[Group]) -> Iterator[tuple[str, list[Group]]]:
+    """Yield the kind of a device with what ran there, the GPU first: a table each. Tests that ended
+    without a profile are in the first."""
+    told = list(groups)
     kinds = {_kind(one) for group in told for one, _ in group.entries} - {""}
     for at, kind in enumerate(sorted(kinds, reverse=True) or [""]):
         ours = [group.on((kind,) if at else (kind, "")) for group in told]
-        if any(group.entries for group in ours):
-            lines += [(), *_table(ours, style, marked=marked)]
-    return lines
+        if shown := [group for group in ours if group.entries]:
+            yield kind, shown
 
 
 def _kind(one: Entry) -> str:
@@ -244,13 +245,14 @@ def _kind(one: Entry) -> str:
 
 def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[Line]:
     entries = [one for group in groups for one, _ in group.entries[: group.most]]
-    columns = list(_padded(entries, verbose=style.verbosity > 0))
+    columns = columns_of(entries, verbose=style.verbosity > 0)
     names = Column("test", tuple(map(_name_of, entries)), kind="name")
     laid = lay_out([*columns, names], style.within(_SIGN))
+    yield ()
     if columns:
         yield (Span(" " * _SIGN + laid.title, "light"),)
     texts, file = iter(laid.rows), ""
-    for group in (one for one in groups if one.entries):
+    for group in groups:
         shown = group.entries[: group.most]
         if group.cause is not None:
             words = f"{group.named}: {wording.signed(group.cause)}"
@@ -283,15 +285,6 @@ def _without_comparisons(group: Group) -> Group:
     return group._replace(entries=told)
 
 
-def _padded(entries: Sequence[Entry], *, verbose: bool) -> Iterator[Column]:
-    """The columns of the rows, with empty cells for what has no profile."""
-    rows = [one for one in entries if isinstance(one, Row)]
-    for column in columns_of(rows, verbose=verbose) if rows else ():
-        cells = iter(column.cells)
-        padded = (next(cells) if isinstance(one, Row) else "" for one in entries)
-        yield replace(column, cells=tuple(padded))
-
-
 def _sign_and_cells(
     row: Entry, cells: Sequence[str], style: Style, *, marked: bool
 ) -> Iterator[Span]:
@@ -306,12 +299,11 @@ def _below_lines(
     row: Entry, causes: Sequence[Cause], shown: Collection[str], style: Style
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
-    for cause in causes[:_MOST_CAUSES]:
+    for cause in causes[:MOST_CAUSES]:
         yield from _cause_lines(wording.signed(cause), cause, _INDENT, style)
-    more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
-    more += beside_words(row, shown) if isinstance(row, Row) else ()
-    lines = inside.sentence("; ".join(more)) if more else []
+    more = more_words(row, causes, shown)
+    lines = inside.sentence(more) if more else []
     if isinstance(row, Row) and not row.folded:  # of several that agree -v has the ranks of each
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
@@ -338,17 +330,19 @@ def _name_of(row: Entry) -> str:
     return row.name
 
 
-def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
-    """Return the columns that say something, with what gives way first where space is short.
+def columns_of(entries: Sequence[Entry], *, verbose: bool) -> list[Column]:
+    """Return the columns that say something, with what gives way first where space is short. What
+    has no profile has empty cells.
 
     Args:
         verbose: also with launches and latency where the rest does not ask for them.
     """
+    rows = [one for one in entries if isinstance(one, Row)]
     on_cpu = all(_kind(row) == "cpu" for row in rows)
     limited = [row for row in rows if any(v.metric == "latency" for v in row.profile.verdicts)]
     is_limited = any(wording.value_of(row.profile, "latency") is not None for row in limited)
     wanted = {
-        "kernels": True,
+        "kernels": bool(rows),
         "launches": verbose or any(map(_has_other_launches, rows)),
         "latency": verbose or _stands_out(rows, "latency") or (on_cpu and is_limited),
     }
@@ -365,8 +359,11 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
         _column(rows, "memcpys", "copies", 3),
         Column("bound", tuple(map(_bound, rows)), gives_way=1, key="bound"),
     ]
+    places = {id(row): at for at, row in enumerate(rows)}
     return [
-        one
+        replace(
+            one, cells=tuple(one.cells[places[id(e)]] if id(e) in places else "" for e in entries)
+        )
         for one in columns
         if wanted.get(one.key, True) and (one.key == "kernels" or set(one.cells) - {"", "0"})
     ]
@@ -460,6 +457,17 @@ def _differing(row: Row) -> ProfileComparison | None:
 
 def _bound(row: Row) -> str:
     return verdict if (verdict := row.shown.bound.verdict) != "unknown" else ""
+
+
+def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> str:
+    """Return how many causes are not told, then what no column says.
+
+    Args:
+        causes: all of the row. shown: the keys of the columns.
+    """
+    left = len(causes) - MOST_CAUSES
+    more = [f"and {left} more"] if left > 0 else []
+    return "; ".join([*more, *(beside_words(row, shown) if isinstance(row, Row) else ())])
 
 
 def beside_words(row: Row, shown: Collection[str]) -> list[str]:

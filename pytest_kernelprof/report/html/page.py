@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -15,6 +16,7 @@ import jinja2
 from msgspec import structs
 
 from pytest_kernelprof.kernel_names.short_names import short_name
+from pytest_kernelprof.report import terminal
 from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.kernel_tables import (
     NOUNS,
@@ -31,7 +33,6 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Table
-from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
 from pytest_kernelprof.summary.kernels import new_kernels
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
 WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
 """The details of the worst profiles are whole, in so many bytes; those of others compact, in so
 many in all. The rest are rows of the table alone."""
-_MOST_ROWS, _MOST_CAUSES, _MOST_CHANGES = 40, 3, 200
+_MOST_ROWS, _MOST_CHANGES = 40, 200
 """Rows of a group that are seen at once, where it has no number of its own: the script has a button
-for the others. Causes of a row. Changes in a detail."""
+for the others. Changes in a detail."""
 WHOLE, COMPACT = 200, 8
 """So many rows a table of kernels has, in a whole detail and in a compact one."""
 LONGEST, _LONGEST_OF_ALL = 400, 2_000
@@ -83,7 +84,7 @@ def html_of(run: Run) -> str:
         run=run,
         tests=_Tests(summary, detailer),
         most_rows=_MOST_ROWS,
-        most_causes=_MOST_CAUSES,
+        most_causes=terminal.MOST_CAUSES,
         detailer=detailer,
         **_assets(),
     )
@@ -129,7 +130,7 @@ def _assets() -> dict[str, str]:
 # The tables of tests: what needs a look, what changed, the others; each test once.
 
 
-def _groups(summary: Summary) -> Iterator[Group]:
+def _groups(summary: Summary) -> Iterator[terminal.Group]:
     """All that ran and all that is wrong, in the order of the page: each profile by itself, where
     the terminal folds those that agree."""
     found = listed(summary, unfolded=True)
@@ -139,7 +140,7 @@ def _groups(summary: Summary) -> Iterator[Group]:
     )
     changed = [each for row in found.changed for each in row.each]
     summary = replace(summary, problems=problems)
-    yield from groups_of(summary, changed, found.rows, summary.left_out)
+    yield from terminal.groups_of(summary, changed, found.rows, summary.left_out)
 
 
 class _Table:
@@ -151,41 +152,23 @@ class _Table:
         columns: after the name of the test.
     """
 
-    def __init__(self, kind: str, groups: Sequence[Group]) -> None:
+    def __init__(self, kind: str, groups: Sequence[terminal.Group]) -> None:
         self.on_cpu, self.groups = kind == "cpu", groups
-        rows = [one for group in groups for one, _ in group.entries if isinstance(one, Row)]
-        self.columns = columns_of(rows, verbose=False) if rows else []
-        cells = zip(*(one.cells for one in self.columns), strict=True)
-        self._cells = dict(zip(map(id, rows), cells, strict=True))
+        entries = [one for group in groups for one, _ in group.entries]
+        self.columns = terminal.columns_of(entries, verbose=False)
+        self._places = {id(one): at for at, one in enumerate(entries)}
 
     def cells(self, one: Entry) -> Iterator[tuple[Column, str, bool]]:
-        """The columns with the cells of a row, and whether each is bad: empty ones where it has no
-        profile."""
-        blank = ("",) * len(self.columns)
-        for column, words in zip(self.columns, self._cells.get(id(one), blank), strict=True):
-            is_change = ARROW in words or column.key == "change"
+        """The columns with the cells of a row, and whether each is bad."""
+        for column in self.columns:
+            words = column.cells[self._places[id(one)]]
+            is_change = terminal.ARROW in words or column.key == "change"
             is_bad = " > " in words or (is_change and one.told == "failed")
-            yield column, words.replace(ARROW, " → "), is_bad
+            yield column, words.replace(terminal.ARROW, " → "), is_bad
 
     def more(self, one: Entry, causes: Sequence[Cause]) -> str:
         """What is wrong or changed in a row and is not in its cells or first causes."""
-        left = len(causes) - _MOST_CAUSES
-        more = [f"and {left} more"] if left > 0 else []
-        if isinstance(one, Row):
-            more += beside_words(one, {column.key for column in self.columns})
-        return "; ".join(more)
-
-
-def _tables(summary: Summary) -> Iterator[_Table]:
-    """A table of the tests on a GPU, and one of those on the CPU; tests without a profile are in
-    the first."""
-    ran_on = {row.profile.environment.kind for row in summary.rows}
-    kinds: list[str] = [kind for kind in ("cuda", "cpu") if kind in ran_on] or [""]
-    groups = list(_groups(summary))
-    for kind in kinds:
-        ours = [group.on((kind, "") if kind == kinds[0] else (kind,)) for group in groups]
-        if shown := [group for group in ours if group.entries]:
-            yield _Table(kind, shown)
+        return terminal.more_words(one, causes, {column.key for column in self.columns})
 
 
 class _Tests:
@@ -201,7 +184,7 @@ class _Tests:
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
         self._marked, self._detailer = summary.counts.marked, detailer
         self._size = self.without = 0
-        self.tables = list(_tables(summary))
+        self.tables = list(itertools.starmap(_Table, terminal.by_device(_groups(summary))))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
         self._places = {id(one): f"p{at}" for at, one in enumerate(entries, 1)}
