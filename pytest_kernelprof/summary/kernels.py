@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.records.document import grouped
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import HotKernel
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.records.comparison import KernelChange, Source
-    from pytest_kernelprof.records.profile import Kernel, Profile
+    from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
     from pytest_kernelprof.summary.records import Row
 
 
@@ -29,16 +30,10 @@ def with_chain(words: str, chain: str) -> str:
     return f"{words}, from {chain}" if chain else words
 
 
-def groups_of(profile: Profile) -> dict[str, tuple[int, float]]:
-    """Of each full name of a profile's kernels, how many there are and what they take; under the
-    empty name those of which no more is known."""
-    found: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    groups = [(one.name, 1, one.duration_us) for one in profile.kernels]
-    groups += [(one.name, one.count, one.duration_us) for one in profile.more_kernels]
-    for name, count, duration_us in groups:
-        number, us = found[name]
-        found[name] = number + count, us + duration_us
-    return dict(found)
+def groups_of(profile: Profile) -> list[KernelGroup]:
+    """A profile's kernels by full name; under the empty name those of which no more is known. Of a
+    name that the document has kept in part one by one there are two groups."""
+    return [*grouped(profile.kernels), *profile.more_kernels]
 
 
 Order = Literal["name", "calls", "each", "total"]
@@ -99,11 +94,11 @@ def hottest_kernels(rows: Sequence[Row], gpu_us: float | None) -> tuple[HotKerne
     calls, tests = Counter[str](), defaultdict[str, set[str]](set)
     us = defaultdict[str, float](float)
     for row in rows:
-        groups = groups_of(row.profile) if row.profile.environment.kind == "cuda" else {}
-        for name in filter(None, groups):
-            calls[name] += groups[name][0]
-            us[name] += groups[name][1]
-            tests[name].add(row.test.id)
+        for one in () if row.profile.on_cpu else groups_of(row.profile):
+            if one.name:
+                calls[one.name] += one.count
+                us[one.name] += one.duration_us
+                tests[one.name].add(row.test.id)
     whole = max(gpu_us or 0.0, sum(us.values())) or 1.0
     hottest = sorted(us, key=lambda name: (-us[name], name))
     short = tell_apart(hottest[:_MOST_TOLD_APART])

@@ -340,11 +340,12 @@ def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
 
 def _sum_of_kernels(profile: Profile) -> str:
     """How many there are, and what they take."""
-    groups = kernel_groups(profile).values()
-    number = wording.count(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
+    groups = kernel_groups(profile)
+    nouns, us = NOUNS[profile.environment.kind], sum(one.duration_us for one in groups)
+    number = wording.count(sum(one.count for one in groups), nouns.kernel)
     in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
     beside = " (a run of its own: what is judged are the pairs)" if in_turn else ""
-    return f"{number} in one round, {format_time(sum(us for _, us in groups))}{beside}"
+    return f"{number} in one round, {format_time(us)}{beside}"
 
 
 def _measured(profile: Profile) -> list[str]:
