@@ -84,6 +84,8 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
     if len(ranks) < 2 or 2 * number <= len(ranks):
         return ()
     like = next(one for one in ranks if one.counts == usual)
+    # Of an even number, the faster one of the two in the middle.
+    middle = statistics.median_low(wording.gpu_us(one.profile) for one in ranks)
     found = []
     for one in ranks:
         counts = {
@@ -91,18 +93,10 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
             for name, mine, theirs in zip(_COUNTED, one.counts, usual, strict=True)
             if mine != theirs
         }
-        slower = times_slower(one, ranks) - 1
-        slower = slower if slower > _SLOWER_BY else 0.0
-        if counts or slower:
-            found.append(Odd(one, like, counts, slower))
+        slower = wording.gpu_us(one.profile) / middle - 1 if middle else 0.0
+        if counts or slower > _SLOWER_BY:
+            found.append(Odd(one, like, counts, slower if slower > _SLOWER_BY else 0.0))
     return tuple(found)
-
-
-def times_slower(rank: Rank, ranks: Sequence[Rank]) -> float:
-    """Return how many times as long its own kernels take as those of the median rank, which of an
-    even number is the faster one of the two in the middle; 1 if that is unknown."""
-    middle = statistics.median_low(wording.gpu_us(one.profile) for one in ranks)
-    return wording.gpu_us(rank.profile) / middle if middle else 1.0
 
 
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
