@@ -170,7 +170,7 @@ def delta_words(found: ProfileComparison) -> str:
         deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = [_more_words(one, found.counted) for one in worse_deltas(found) or judged]
+    words = [delta_line(one, found.counted, sure=True) for one in worse_deltas(found) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
@@ -195,25 +195,18 @@ def count_change(one: MetricDelta, counted: str = "kernels") -> str:
     return f"{counted if one.name == 'kernels' else one.name} {old} -> {new}"
 
 
-def _more_words(one: MetricDelta, counted: str) -> str:
-    words = count_change(one, counted)
+def delta_line(one: MetricDelta, counted: str = "kernels", *, sure: bool = False) -> str:
+    """``memcpys 1 -> 2``; of times and sizes with the share, ``latency 40us -> 43us (+7.5 %)``.
+
+    Args:
+        counted: what the metric ``kernels`` counts. sure: with the interval of a time.
+    """
+    words, more = count_change(one, counted), (one.current or 0.0) - (one.baseline or 0.0)
     if one.spec.unit == "count":
         return words
-    interval = wording.interval(one.interval) if one.spec.kind == "timed" else ""
-    return f"{words} ({', '.join(filter(None, [change_words(one), interval]))})"
-
-
-def delta_line(one: MetricDelta) -> str:
-    """``memcpys 1 -> 2``; of times and sizes with the share, ``latency 40us -> 43us (+7.5 %)``."""
-    share = "" if one.spec.unit == "count" else f" ({change_words(one)})"
-    return count_change(one) + share
-
-
-def change_words(one: MetricDelta) -> str:
-    """By how much a metric differs, for example ``+7.7 %`` or ``+1``."""
-    if one.spec.unit == "count" or one.share is None:
-        return f"{(one.current or 0.0) - (one.baseline or 0.0):+.0f}"
-    return wording.percent(one.share)
+    share = f"{more:+.0f}" if one.share is None else wording.percent(one.share)
+    interval = wording.interval(one.interval) if sure and one.spec.kind == "timed" else ""
+    return f"{words} ({', '.join(filter(None, [share, interval]))})"
 
 
 # Comparisons of callables.
