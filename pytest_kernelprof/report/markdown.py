@@ -109,7 +109,7 @@ def _inside(words: str) -> str:
 def _item(task: Task, link: Link) -> list[str]:
     """An item of a list: where, and what to do; the command as a block that has a button to copy
     it; what else may be done."""
-    (lines, what, test, place), (todo, command, intended), told = task
+    lines, what, test, (todo, command, intended), place, told = task
     named = f"(**{text(test)}**)" if test else ""
     where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), text(what), named]
     both = [" ".join(filter(None, where)), _with_code(todo)]
@@ -266,14 +266,14 @@ def text(words: str, most: int = MOST) -> str:
     return _unlinked(told)
 
 
-def tag_text(words: str, most: int = MOST) -> str:
+def tag_text(words: str) -> str:
     """Words between tags of HTML, where no Markdown is read."""
-    return _unlinked(html.escape(line(words, most), quote=False))
+    return _unlinked(html.escape(line(words), quote=False))
 
 
-def code(words: str, most: int = MOST) -> str:
+def code(words: str) -> str:
     """Words as code, in a paragraph or a cell; nothing of nothing."""
-    told = line(words, most)
+    told = line(words)
     if _PLAIN_CODE.fullmatch(told):
         return f"`{told}`"
     # A backtick, a pipe in a table, a backslash before one: as tags and numbers all are certain.

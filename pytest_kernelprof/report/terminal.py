@@ -112,7 +112,7 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        lines += labelled(f"where {style.sign(one.told)[0]}".rstrip(), [one.where.words], style)
+        lines += labelled(f"where {style.sign(one.told)[0]}".rstrip(), [one.where], style)
         lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task, Where
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -57,19 +57,19 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
 def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
-    tasks = [Task(_where(one), one.remedy, one.rows[0].told) for one in problems[:most]]
-    left = [Task(Where("", f"{len(problems) - most} more below", ""), Remedy(""))]
-    return (*tasks, *(left if len(problems) > most else []))
+    left = Task("", f"{len(problems) - most} more below", "", Remedy(""))
+    return (*map(_task, problems[:most]), *([left] if len(problems) > most else []))
 
 
-def _where(problem: Problem) -> Where:
+def _task(problem: Problem) -> Task:
     worst = problem.rows[0]
     named = worst.name if problem.tests == 1 else wording.count(problem.tests, "test")
     known = [one for one in worst.causes if one.sign != "-" and one.place]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
     place = wording.first_line(told[0]) if told else worst.place
-    return Where(lines, _what_of(worst, problem.cause), named, place)
+    what = _what_of(worst, problem.cause)
+    return Task(lines, what, named, problem.remedy, place, worst.told)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:

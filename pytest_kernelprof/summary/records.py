@@ -225,28 +225,26 @@ class Remedy(NamedTuple):
         return tuple(filter(None, (first, self.intended)))
 
 
-class Where(NamedTuple):
-    """Where to look: the lines, or the file; what is wrong, shortly; the test, or how many; the
-    first of the lines."""
+class Task(NamedTuple):
+    """Where to look, and what to do.
+
+    Attributes:
+        lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
+        place: the first of the lines. told: how the worst of the tests is marked.
+    """
 
     lines: str
     what: str
     test: str
+    remedy: Remedy
     place: Place | None = None
+    told: Told | None = None
 
     @property
-    def words(self) -> str:
+    def where(self) -> str:
         """``model.py:17: new: elementwise [copy] (12 tests)``."""
         told = ": ".join(filter(None, (self.lines, self.what)))
         return f"{told} ({self.test})" if self.test else told
-
-
-class Task(NamedTuple):
-    """Where to look, and what to do; how the worst of the tests is marked."""
-
-    where: Where
-    remedy: Remedy
-    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
