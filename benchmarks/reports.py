@@ -57,7 +57,7 @@ elif sys.argv[2] == "annotations":
     size = sum(map(len, commands(annotations_of(run), lambda place: place.file)))
 else:
     from pytest_kernelprof.report.files import FORMS
-    size = len(FORMS[sys.argv[2]](run).data)
+    size = len(FORMS[sys.argv[2]](run)[0])
 print(json.dumps([time.process_time() - began, peak() - before, size, read, held]))
 """
 _PROJECT = """

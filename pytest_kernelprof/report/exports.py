@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.records.codec import text
 from pytest_kernelprof.records.profile import STATUSES
@@ -77,19 +77,15 @@ _LONGEST = 1000
 """Bencher refuses a file for one name of more than 1024 bytes."""
 
 
-class Benchmarks(NamedTuple):
-    """The document, and how many profiles were left out, by reason."""
-
-    document: dict[str, Any]
-    left_out: dict[str, int]
-
-
-def benchmarks_of(run: Run) -> Benchmarks:
+def benchmarks_of(run: Run) -> tuple[dict[str, Any], dict[str, int]]:
     """Return a benchmark for each profile that has a time: on a GPU the rounds of ``cuda_time``, on
     the CPU those of ``latency``, in seconds; its other metrics are in ``extra_info``.
 
     Incomplete profiles are left out, since their numbers may be wrong, and so are tries that were
     repeated.
+
+    Returns:
+        The document, and how many profiles were left out, by reason.
     """
     left_out, seen = Counter[str](), Counter[str]()
     benchmarks: list[dict[str, Any]] = []
@@ -115,7 +111,7 @@ def benchmarks_of(run: Run) -> Benchmarks:
         "datetime": run.began.replace("Z", "+00:00"),
         "version": _FORMAT,
     }
-    return Benchmarks(document, dict(left_out))
+    return document, dict(left_out)
 
 
 def _why_left_out(test: Test, profile: Profile) -> str:

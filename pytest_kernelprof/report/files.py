@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.units import format_bytes
@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run
 
 
-class Content(NamedTuple):
-    """What is in a file, and a few words on how much that is."""
-
-    data: bytes
-    words: str
+Content = tuple[bytes, str]
+"""What is in a file, and a few words on how much that is."""
 
 
 # Each loads its format when it is called: most runs write no file.
@@ -27,7 +24,7 @@ def _json(run: Run) -> Content:
     from pytest_kernelprof.records.document import pack
 
     profiles = sum(len(test.profiles) for test in run.tests)
-    return Content(codec.encode(pack(run)), f"tests {len(run.tests)}, profiles {profiles}")
+    return codec.encode(pack(run)), f"tests {len(run.tests)}, profiles {profiles}"
 
 
 def _benchmark_json(run: Run) -> Content:
@@ -35,10 +32,10 @@ def _benchmark_json(run: Run) -> Content:
 
     from pytest_kernelprof.report.exports import benchmarks_of
 
-    found = benchmarks_of(run)
-    left_out = [f"left out {why} {count}" for why, count in found.left_out.items()]
-    words = ", ".join([f"benchmarks {len(found.document['benchmarks'])}", *left_out])
-    return Content(json.dumps(found.document, indent=1, allow_nan=False).encode(), words)
+    document, left_out = benchmarks_of(run)
+    without = [f"left out {why} {count}" for why, count in left_out.items()]
+    words = ", ".join([f"benchmarks {len(document['benchmarks'])}", *without])
+    return json.dumps(document, indent=1, allow_nan=False).encode(), words
 
 
 def _markdown(run: Run) -> Content:
@@ -55,7 +52,7 @@ def _html(run: Run) -> Content:
 
 def _text(told: str) -> Content:
     data = told.encode()
-    return Content(data, format_bytes(len(data)))
+    return data, format_bytes(len(data))
 
 
 FORMS: Mapping[str, Callable[[Run], Content]] = {
@@ -99,6 +96,6 @@ def write_file(path: str, form: str, run: Run) -> str:
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
-    content = FORMS[form](run)
-    codec.write_atomically(path, content.data)
-    return content.words
+    data, words = FORMS[form](run)
+    codec.write_atomically(path, data)
+    return words
