@@ -237,23 +237,19 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
         return f"remove the new {'operator' if on_cpu else 'kernel'}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
-    slower = [
-        one.text.removeprefix(wording.SLOWER)
-        for one in causes
-        if one.text.startswith(wording.SLOWER)
-    ]
+    slower = _after(wording.SLOWER, causes)
     named = _listed(one.partition(",")[0] for one in slower)
     return f"make {named} faster" if slower else "undo the change"
 
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:
     """The rank that alone has some kernel; empty where there is none."""
-    found = (
-        one.text.removeprefix(wording.ONLY).partition(":")
-        for one in causes
-        if one.text.startswith(wording.ONLY)
-    )
-    return next((rank for rank, *_ in found), "")
+    return next((text.partition(":")[0] for text in _after(wording.ONLY, causes)), "")
+
+
+def _after(words: str, causes: Iterable[Cause]) -> list[str]:
+    """What causes say that begin with some words, without these."""
+    return [one.text.removeprefix(words) for one in causes if one.text.startswith(words)]
 
 
 def _accepting(device: str) -> str:
