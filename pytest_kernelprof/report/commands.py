@@ -134,10 +134,8 @@ def _counted(profile: Profile) -> str:
     nouns = NOUNS[profile.environment.kind]
     took = sum(one.duration_us for one in profile.kernels)
     us = took if profile.on_cpu else wording.value_of(profile, "cuda_time")
-    launches, comm_us = (
-        wording.value_of(profile, "launches"),
-        wording.value_of(profile, "comm_time"),
-    )
+    launches = wording.value_of(profile, "launches")
+    comm_us = wording.value_of(profile, "comm_time")
     words = wording.count(profile.kernel_count, nouns.kernel)
     if launches is not None:
         words += f" in {wording.count(int(launches), 'launch', 'launches')}"

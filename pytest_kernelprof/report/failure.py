@@ -155,10 +155,8 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     Args:
         bases: the names of baselines that have one.
     """
-    judged, over = (
-        wording.shown_rank(profile),
-        [v.limit for v in profile.verdicts if v.outcome == "failed"],
-    )
+    judged = wording.shown_rank(profile)
+    over = [one.limit for one in profile.verdicts if one.outcome == "failed"]
     beside = []
     if {"max_memcpys", "max_memcpy_bytes"} & set(over):
         beside.append(kernel_tables.copy_table(judged).lines(style))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Place, Profile, Verdict
-    from pytest_kernelprof.summary import records
     from pytest_kernelprof.summary.comparisons import BaselineSummary
 
 

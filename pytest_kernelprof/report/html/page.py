@@ -276,11 +276,8 @@ class Detailer:
         shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
         kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
-        what, waits = (
-            ("CPU operators", "Would wait for a GPU")
-            if on_cpu
-            else ("Kernels", "Waits for the GPU")
-        )
+        what = "CPU operators" if on_cpu else "Kernels"
+        waits = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
         parts = [
             *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
             *self._changes(profile),
