@@ -165,8 +165,8 @@ def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
 
 def _rows(problem: Problem, link: Link) -> Iterator[str]:
     """A row a test, a few of those with one cause below a row of the cause."""
-    if problem.shared and problem.cause is not None:
-        yield row("", f"**{wording.count(problem.tests, 'test')}**", _cause(problem.cause, link))
+    if problem.shared:
+        yield row("", f"**{wording.count(problem.tests, 'test')}**", _cause(problem.shared, link))
     for one in problem.rows[:_MOST_TESTS]:
         own = one.causes[1:] if problem.shared else one.causes
         causes = [_cause(each, link, one.found) for each in own]

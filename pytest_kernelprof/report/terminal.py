@@ -210,10 +210,9 @@ def groups_of(
         left_out: what was not judged and has no row.
     """
     for problem in summary.problems:
-        shared = problem.shared and problem.cause is not None
-        entries = [(one, one.causes[1 if shared else 0 :]) for one in problem.rows]
-        named = wording.count(problem.tests, "test") if shared else ""
-        yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
+        entries = [(one, one.causes[1 if problem.shared else 0 :]) for one in problem.rows]
+        named = wording.count(problem.tests, "test") if problem.shared else ""
+        yield Group("look", entries, named, problem.shared, _MOST_TESTS)
     results = [(comparisons.result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
         entries = [(row, row.causes) for _, row in several]
@@ -477,7 +476,8 @@ def beside_words(row: Row, shown: Collection[str]) -> list[str]:
         shown: the keys of the columns.
     """
     found = [
-        f"{one.by}: {' > '.join(wording.pair(one.unit, one.measured, one.allowed))}"
+        f"{one.by}: "
+        + " > ".join(wording.pair(METRICS[one.metric].unit, one.measured, one.allowed))
         for one in (row.broken.values() if row.told in _OVER else ())
         if one.metric in CELLS and one.metric not in shown and one.by not in LIMIT_OF.values()
     ]

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.comparison import ProfileComparison
     from pytest_kernelprof.records.document import Test
-    from pytest_kernelprof.records.metrics import Unit
     from pytest_kernelprof.records.profile import Cause, Place, Profile
 
 
@@ -76,23 +75,11 @@ def told_of(test: Test, profile: Profile | None = None) -> Told | None:
     A limit that was kept is no pass where the test ended otherwise. A test that passed with limits,
     none of them left out, has kept them.
     """
-    if profile is not None:
-        return _told(test, profile.outcome)
-    fared = _compared(test)
-    if fared is None and test.limits and test.outcome == "passed":
+    outcomes = {verdict.outcome for one in test.comparisons for verdict in one.verdicts}
+    compared = next((outcome for outcome in STATUSES if outcome in outcomes), None)
+    fared = compared if profile is None else profile.outcome
+    if profile is None and fared is None and test.limits and test.outcome == "passed":
         fared = "passed"
-    return _told(test, fared)
-
-
-def worst_of(test: Test) -> Told | None:
-    """Return the worst mark of a test: of its profiles, of its comparisons, of how it ended."""
-    marks = [told_of(test, one) for one in test.profiles]
-    if test.comparisons or not test.profiles:
-        marks.append(told_of(test))
-    return min(marks, key=severity)
-
-
-def _told(test: Test, fared: Status | None) -> Told | None:
     if test.outcome == "not run" or (test.not_judged and test.outcome in ("passed", "skipped")):
         return "not judged"
     ended: Told = "failed otherwise" if test.outcome == "failed" else test.outcome
@@ -101,14 +88,17 @@ def _told(test: Test, fared: Status | None) -> Told | None:
     by_limits = {"failed", "incomplete"}
     if test.outcome == "passed" or fared in by_limits | {"expected failure"}:
         return fared
-    every = (_compared(test), *(one.outcome for one in test.profiles))
+    every = (compared, *(one.outcome for one in test.profiles))
     another_says_why = any(one in by_limits for one in every)
     return fared if another_says_why else ended
 
 
-def _compared(test: Test) -> Status | None:
-    fared = {verdict.outcome for one in test.comparisons for verdict in one.verdicts}
-    return next((outcome for outcome in STATUSES if outcome in fared), None)
+def worst_of(test: Test) -> Told | None:
+    """Return the worst mark of a test: of its profiles, of its comparisons, of how it ended."""
+    marks = [told_of(test, one) for one in test.profiles]
+    if test.comparisons or not test.profiles:
+        marks.append(told_of(test))
+    return min(marks, key=severity)
 
 
 def severity(told: Told | None) -> int:
@@ -127,15 +117,14 @@ class Broken:
     """A value beyond what is allowed, as it stands in the cell of its metric: ``16 > 14``.
 
     Attributes:
-        metric: as in ``records.metrics``. unit: of both values; times are in microseconds.
-        measured, allowed: the two values.
+        metric: as in ``records.metrics``.
+        measured, allowed: the two values; times are in microseconds.
         by: what allows it: a limit as it was written (``max_kernels``), or the name of a verdict by
             a baseline ("snapshot", "against").
         rank: of which rank it is; None of a call on one.
     """
 
     metric: str
-    unit: Unit
     measured: float
     allowed: float
     by: str
@@ -262,9 +251,9 @@ class Problem:
     remedy: Remedy
 
     @property
-    def shared(self) -> bool:
-        """Whether several rows have its cause, so that it is told once for all of them."""
-        return self.tests > 1 and len(self.rows) > 1
+    def shared(self) -> Cause | None:
+        """The cause that several rows have, so that it is told once for all of them."""
+        return self.cause if self.tests > 1 and len(self.rows) > 1 else None
 
     @property
     def tests(self) -> int:

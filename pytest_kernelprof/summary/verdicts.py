@@ -305,10 +305,8 @@ def integrity_words(profile: Profile) -> str:
     rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
     whole = f"{matched}{rounds}"
     counted = "CPU operators counted, not GPU kernels" if profile.on_cpu else whole
-    recompiles, why = (
-        wording.value_of(profile, "recompiles"),
-        wording.note_of(profile, "recompiles"),
-    )
+    recompiles = wording.value_of(profile, "recompiles")
+    why = wording.note_of(profile, "recompiles")
     compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
     parts = {
         f"complete: {counted}": True,
@@ -343,9 +341,8 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
     found: dict[str, Broken] = {}
     strictest = sorted(profile.verdicts, key=lambda one: (not one.of_limit, one.allowed or 0.0))
     for one in strictest:
-        column = one.metric.removesuffix(
-            f"_{one.qualifier}"
-        )  # one direction of copies is in theirs
+        # One direction of copies is in the column of all of them.
+        column = one.metric.removesuffix(f"_{one.qualifier}")
         values = [(column, one.measured, one.allowed)]
         rank = next(iter(one.ranks), None)
         if one.comparison is not None:
@@ -356,9 +353,7 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
         exceeded = one.outcome in ("failed", "expected failure") and not counts_some
         for metric, value, allowed in values if exceeded else ():
             if metric in METRICS and value is not None and allowed is not None:
-                unit = METRICS[metric].unit
-                broken = Broken(metric, unit, value, allowed, wording.title(one), rank)
-                found.setdefault(metric, broken)
+                found.setdefault(metric, Broken(metric, value, allowed, wording.title(one), rank))
     return found
 
 
@@ -526,11 +521,8 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         lead = where.strip()
         if verdict.metric in wording.NOUNS and verdict.allowed is not None:
-            nouns = (
-                wording.NOUNS[verdict.metric]
-                if verdict.device == "cuda"
-                else ("operator", "operators")
-            )
+            on_cpu = verdict.device == "cpu"
+            nouns = ("operator", "operators") if on_cpu else wording.NOUNS[verdict.metric]
             counted = wording.count(int(verdict.measured or 0), *nouns)
             lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
         said = not lead or cause.text.startswith(wording.ONLY)
@@ -683,10 +675,8 @@ def _copies(verdict: Verdict, profile: Profile) -> Cause:
 
 def _call_time(verdict: Verdict, profile: Profile) -> Cause:
     """How much of a call the GPU works, and what a launch costs beside its kernel."""
-    busy, latency = (
-        wording.value_of(profile, "gpu_busy") or wording.gpu_us(profile),
-        wording.value_of(profile, "latency"),
-    )
+    busy = wording.value_of(profile, "gpu_busy") or wording.gpu_us(profile)
+    latency = wording.value_of(profile, "latency")
     about = wording.overhead(profile) or _spread(verdict)
     if not busy or not latency:
         return Cause(about)
