@@ -75,17 +75,14 @@ class Style:
     encoding: str = "utf-8"
     verbosity: int = 0
 
-    @property
-    def ascii(self) -> bool:
-        """Whether signs have to be ASCII."""
-        return self.say("✓") != "✓"
-
     def sign(self, told: Told | None) -> tuple[str, Colour]:
-        """Return the sign of a status, with its colour; a space for none."""
+        """Return the sign of a status, or a letter where it has to be ASCII, with its colour; a
+        space for none."""
         mark = MARKS[told]
         if told is None:
             return " ", ""
-        return (mark.letter if self.ascii else mark.sign), _COLOURS.get(mark.tone, "")
+        sign = mark.sign if self.say("✓") == "✓" else mark.letter
+        return sign, _COLOURS.get(mark.tone, "")
 
     def say(self, text: str) -> str:
         """Return text in one line that does nothing to a terminal, and that its encoding has; the
