@@ -11,19 +11,9 @@ from msgspec.structs import replace
 from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.advice import COMPARED, TO_DO, cure_words, fix_words, intended_words
 from pytest_kernelprof.summary.kernels import new_kernels
-from pytest_kernelprof.summary.verdicts import (
-    broken_cells,
-    causes_of,
-    comparison_line,
-    delta_words,
-    excess_words,
-    footing,
-    guilty_kernels,
-    verdict_line,
-)
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
@@ -51,16 +41,18 @@ def failure_message(profile: Profile, base: str = "") -> str:
     told = _open_verdicts(profile.verdicts)
     doubt = wording.doubt(profile.conditions)
     unjudged = [
-        verdict_line(one) for one in wording.limits_of([profile]) if one.outcome == "not judged"
+        verdicts.verdict_line(one)
+        for one in wording.limits_of([profile])
+        if one.outcome == "not judged"
     ]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
-    causes, on_cpu = causes_of(profile, "failed"), profile.on_cpu
+    causes, on_cpu = verdicts.causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
     todo = [f"{TO_DO}{fix}"] if fix else []
     if any(map(_of_revision, baselines)):
         todo.append(intended_words(told, base.partition(" (")[0]))
     shown = wording.shown_rank(profile)
-    foot = footing(shown)
+    foot = verdicts.footing(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
     below = [
@@ -74,21 +66,23 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
         *([] if _NOTHING_MORE(foot) else wrapped(f"{of_rank}{foot}", _STYLE.width)),
     ]
-    verdicts = [
-        f"worse than {base}: {delta_words(one.comparison)}".replace(" in ", f"\n{INDENT}in ", 1)
+    heads = [
+        f"worse than {base}: {verdicts.delta_words(one.comparison)}".replace(
+            " in ", f"\n{INDENT}in ", 1
+        )
         if one.comparison is not None and _of_revision(one) and one.outcome == "failed"
-        else verdict_line(one, doubt)
+        else verdicts.verdict_line(one, doubt)
         for one in told
     ]
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
-    about = excess_words(profile, told[0]) if told else ""
-    if about.startswith(": ") and width_of(verdicts[0] + about) > _STYLE.width:
+    about = verdicts.excess_words(profile, told[0]) if told else ""
+    if about.startswith(": ") and width_of(heads[0] + about) > _STYLE.width:
         below[:0] = wrapped(about.removeprefix(": "), _STYLE.width)
     elif told:
-        verdicts[0] += about
+        heads[0] += about
     if over > 1:  # a summary shows this line alone
-        verdicts[0] += f" (+{wording.count(over - 1, 'more limit')} exceeded)"
-    return _message(verdicts, below)
+        heads[0] += f" (+{wording.count(over - 1, 'more limit')} exceeded)"
+    return _message(heads, below)
 
 
 def comparison_message(comparison: Comparison) -> str:
@@ -97,9 +91,9 @@ def comparison_message(comparison: Comparison) -> str:
     told = _open_verdicts(comparison.verdicts)
     places = dict.fromkeys(filter(None, (one.place for one in told)))
     code = [line for one in places for line in code_lines(one)]
-    verdicts = [comparison_line(comparison, one) for one in told]
+    heads = [verdicts.comparison_line(comparison, one) for one in told]
     todo = f"{TO_DO}{COMPARED}"
-    return _message(verdicts, [*code, *kernel_tables.callable_lines(comparison), "", todo])
+    return _message(heads, [*code, *kernel_tables.callable_lines(comparison), "", todo])
 
 
 def worse_message(message: str, profiles: Iterable[Profile], base: str) -> str:
@@ -122,13 +116,13 @@ def _of_revision(verdict: Verdict) -> bool:
     return verdict.comparison is not None and verdict.comparison.source == "revision"
 
 
-def _open_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _open_verdicts(found: Sequence[Verdict]) -> list[Verdict]:
     """Those that failed, then those that are undecided."""
-    return [v for outcome in ("failed", "undecided") for v in verdicts if v.outcome == outcome]
+    return [one for outcome in ("failed", "undecided") for one in found if one.outcome == outcome]
 
 
-def _message(verdicts: Iterable[str], below: Iterable[str]) -> str:
-    return "\n".join([*verdicts, *(INDENT + line for line in below)])
+def _message(heads: Iterable[str], below: Iterable[str]) -> str:
+    return "\n".join([*heads, *(INDENT + line for line in below)])
 
 
 def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
@@ -160,7 +154,7 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     beside = []
     if {"max_memcpys", "max_memcpy_bytes"} & set(over):
         beside.append(kernel_tables.copy_table(judged).lines(style))
-    if {"syncs", "would_wait"} & broken_cells(profile).keys():
+    if {"syncs", "would_wait"} & verdicts.broken_cells(profile).keys():
         beside.append(kernel_tables.wait_table(judged).lines(style))
     if "max_launch_overhead" in over:
         beside.append(overhead_lines(judged))
@@ -186,7 +180,7 @@ def _kernel_lines(
     if not judged.kernels:
         why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"
         return [*lines, why]
-    guilty = guilty_kernels(profile, judged)
+    guilty = verdicts.guilty_kernels(profile, judged)
     lines += ["> breaks a limit"] if guilty else []
     table = kernel_tables.kernel_table(
         judged, new=new if judged is profile else None, guilty=guilty
