@@ -10,28 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import TEST_STATES, fusions_of
-from pytest_kernelprof.report.kernel_tables import (
-    MOST_ROWS,
-    NOUNS,
-    TableRow,
-    change_lines,
-    change_table,
-    copy_table,
-    diff_words,
-    launch_table,
-    launches,
-    metric_lines,
-    metric_table,
-    note_lines,
-    nouns_of,
-    rank_table,
-    row_of,
-    table_of_rows,
-    time_column,
-    wait_table,
-)
+from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Column, Span, Table
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import update_command
@@ -60,7 +42,6 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.records.environment import Origin
     from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
-    from pytest_kernelprof.report.kernel_tables import Nouns
     from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.summary.kernels import Order
     from pytest_kernelprof.summary.ranks import Odd, Rank
@@ -103,9 +84,9 @@ def trace_lines(
     if kernels:
         lines += [(), *_kernels(replace(profile, kernels=kernels), wanted, style)]
     for table in (
-        metric_table(profile),
-        copy_table(profile, most=_MOST_CALLS),
-        wait_table(profile, most=_MOST_CALLS),
+        kernel_tables.metric_table(profile),
+        kernel_tables.copy_table(profile, most=_MOST_CALLS),
+        kernel_tables.wait_table(profile, most=_MOST_CALLS),
     ):
         if any(table.columns[0].cells):
             lines += [(), *table.coloured(style)]
@@ -131,7 +112,7 @@ def verdict_lines(profile: Profile, style: Style) -> list[Line]:
 
 
 def _counted(profile: Profile) -> str:
-    nouns = NOUNS[profile.environment.kind]
+    nouns = kernel_tables.NOUNS[profile.environment.kind]
     took = sum(one.duration_us for one in profile.kernels)
     us = took if profile.on_cpu else wording.value_of(profile, "cuda_time")
     launches = wording.value_of(profile, "launches")
@@ -147,7 +128,7 @@ def _place(profile: Profile, origin: Origin | None, repeats: int, number: int) -
     kind = profile.environment.kind
     told = []
     if repeats > 1:
-        kernels = wording.count(number, NOUNS[kind].kernel)
+        kernels = wording.count(number, kernel_tables.NOUNS[kind].kernel)
         told.append(f"{repeats} equal repeats of {kernels}, below is one with mean times")
     if profile.rounds > 1:
         of = "the fullest, as they differ" if profile.variants else "one of them"
@@ -186,7 +167,7 @@ def _mean_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
 
 
 def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
-    nouns, kernels = NOUNS[profile.environment.kind], profile.kernels
+    nouns, kernels = kernel_tables.NOUNS[profile.environment.kind], profile.kernels
     few = len(kernels) <= _FEW and not profile.on_cpu and wanted.top is None
     if wanted.order == "order" or (wanted.order is None and few):
         yield from _in_order(profile, wanted, style)
@@ -202,14 +183,15 @@ def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
 
 def _in_order(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     """A row for each kernel."""
-    rows = list(launches(profile))
+    rows = list(kernel_tables.launches(profile))
+    nouns = kernel_tables.NOUNS[profile.environment.kind]
     shown = rows if wanted.everything else rows[: wanted.top or _FEW]
-    yield from launch_table(NOUNS[profile.environment.kind], shown).whole.coloured(style)
+    yield from kernel_tables.launch_table(nouns, shown).whole.coloured(style)
     if more := len(rows) - len(shown):
-        yield (Span(f"{more:,} more {NOUNS[profile.environment.kind].kernel}s: --all"),)
+        yield (Span(f"{more:,} more {nouns.kernel}s: --all"),)
 
 
-def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
+def _by_name(kernels: Sequence[Kernel], nouns: kernel_tables.Nouns, wanted: Wanted) -> Table:
     """A row for each name; one for all others."""
     order = wanted.order
     ranked = by_name(kernels, "total" if order is None or order == "order" else order)
@@ -281,7 +263,7 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     # What is above a row takes no less time than the row, and comes before it.
     costliest = sorted(range(len(rows)), key=lambda at: (-rows[at][1].us, at))
     shown = [rows[at] for at in sorted(costliest[:most])]
-    nouns, unit = NOUNS[profile.environment.kind], time_unit([root.us])
+    nouns, unit = kernel_tables.NOUNS[profile.environment.kind], time_unit([root.us])
     launched = "computing" if profile.on_cpu else "kernels"
     heads = ("calls", launched, f"{nouns.device} {unit.name}", Column("operator", kind="name"))
     cells = (
@@ -328,14 +310,11 @@ def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
 _MOST_ODD, _MOST_CHANGES = 3, 6
 
 
-def rank_lines(
-    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, KernelDiff], style: Style
-) -> list[Line]:
+def rank_lines(ranks: Sequence[Rank], unread: Mapping[str, str], style: Style) -> list[Line]:
     """Return which rank differs, a row for each, and how its kernels differ.
 
     Args:
         unread: by the name of a file why it is no trace.
-        diffs: by the name of a rank that differs, how its kernels differ from those of most.
     """
     # Files that no number of a rank is found in the names of are traces.
     numbered = all(one.name.partition(".")[0].isdigit() for one in ranks)
@@ -345,10 +324,10 @@ def rank_lines(
     lines = [*_rank_verdict(ranks, unread, odd, what, style)]
     lines += style.sentence("; ".join(places), "light")
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
-    lines += [(), *rank_table(ranks, what).coloured(style)]
+    lines += [(), *kernel_tables.rank_table(ranks, what).coloured(style)]
     for one in odd:
-        diff = diffs.get(one.rank.name)
-        changes = change_table(diff.changes if diff else (), most=_MOST_CHANGES)
+        diff = diff_profiles(one.like.profile, one.rank.profile)
+        changes = kernel_tables.change_table(diff.changes, most=_MOST_CHANGES)
         if changes.signs:
             lines += [(), (Span(f"{what} {one.rank.name}, compared with {one.like.name}:"),)]
             lines += changes.coloured(style)
@@ -368,7 +347,7 @@ def _rank_verdict(
         yield from style.sentence(words if at else f"INCOMPLETE: {words}", "red")
     kernels = sum(one.profile.kernel_count for one in ranks)
     on_cpu = all(one.profile.on_cpu for one in ranks)
-    counted = wording.count(kernels, NOUNS["cpu" if on_cpu else "cuda"].kernel)
+    counted = wording.count(kernels, kernel_tables.NOUNS["cpu" if on_cpu else "cuda"].kernel)
     state = completeness_words([one.profile.integrity for one in ranks])
     words = f"{wording.count(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
     differ = [f"{what.capitalize()} {one.rank.name} differs: {one.words}." for one in odd]
@@ -398,20 +377,22 @@ def side_by_side_lines(
     """
     diff = found.kernels
     assert diff is not None  # of two traces there always is one
-    lines = style.sentence(diff_words(diff), "bold")
-    for note in note_lines(found):
+    lines = style.sentence(kernel_tables.diff_words(diff), "bold")
+    for note in kernel_tables.note_lines(found):
         lines += style.sentence(note, "yellow")
     rows = list(_folded(kernels))
     fits = len(rows) <= most
     differs = bool(diff.added_or_removed or diff.retimed)
-    changes = change_table(diff.retimed if fits else diff.changes, nouns_of(diff), most)
+    changes = kernel_tables.change_table(
+        diff.retimed if fits else diff.changes, kernel_tables.nouns_of(diff), most
+    )
     if differs and fits:
         lines += [(), *_sides(rows, diff).coloured(style)]
     if differs and (changes.signs or diff.left_out):
         lines += [(), *changes.coloured(style)]
         lines += [(Span(f"... and {diff.left_out} more changes"),)] if diff.left_out else []
     about = [f"{one.words}: {' -> '.join(map(format_time, one.us))}" for one in fusions_of(diff)]
-    about += metric_lines(found, ("kernels", "cuda_time"))
+    about += kernel_tables.metric_lines(found, ("kernels", "cuda_time"))
     about += ["one trace of each cannot separate change from noise"] if differs else []
     return [*lines, *([()] if about else []), *(s for one in about for s in style.sentence(one))]
 
@@ -432,20 +413,24 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
     rows = []
     for pair in pairs:
         if isinstance(pair, int):
-            rows.append(TableRow(f"({pair} unchanged)"))
+            rows.append(kernel_tables.TableRow(f"({pair} unchanged)"))
             continue
         before, now, lines = pair
         kernel = now or before
         assert kernel is not None  # one side has it
-        row = row_of(kernel, names[kernel.name])
+        row = kernel_tables.row_of(kernel, names[kernel.name])
         old_us, us = ((one.duration_us or 0.0) if one else None for one in (before, now))
         sign = "" if before and now else "+" if now else "-"
         line = wording.either_line(row.line, lines)
         rows.append(dataclasses.replace(row, line=line, sign=sign, us=us, before_us=old_us))
-    rows.append(TableRow(f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us))
-    old = time_column("old", [one.before_us for one in rows], unit)
-    new = time_column("new", [one.us for one in rows], unit)
-    return table_of_rows((old, new), nouns_of(diff), rows)
+    rows.append(
+        kernel_tables.TableRow(
+            f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us
+        )
+    )
+    old = kernel_tables.time_column("old", [one.before_us for one in rows], unit)
+    new = kernel_tables.time_column("new", [one.us for one in rows], unit)
+    return kernel_tables.table_of_rows((old, new), kernel_tables.nouns_of(diff), rows)
 
 
 # Snapshots.
@@ -488,7 +473,7 @@ def snapshot_lines(
         if one.changes or one.state == "changed" or (verbose and one.state not in (None, "same")):
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
-            lines += [f"    {line}" for line in change_lines(one.changes)]
+            lines += [f"    {line}" for line in kernel_tables.change_lines(one.changes)]
     shown = (
         lines if verbose else wording.first_of(lines, _FEW_LINES, "  ... and {} more lines with -v")
     )
@@ -522,6 +507,8 @@ def update_lines(
         for key, label, changes in one.looser
     ]
     not_kept = [f"not kept: {test}: {why}" for test, why in refused]
-    not_kept = wording.first_of(not_kept, MOST_ROWS, "... and {} more that are not kept")
+    not_kept = wording.first_of(
+        not_kept, kernel_tables.MOST_ROWS, "... and {} more that are not kept"
+    )
     head = [f"snapshots: {', '.join(told)}"] if told else []
     return list(map(printable, (*head, *looser, *not_kept)))
