@@ -16,6 +16,7 @@ from pytest_kernelprof.trace.correlation import ancestors
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_kernelprof.records.profile import Kernel
     from pytest_kernelprof.trace.columns import Input, Trace
     from pytest_kernelprof.trace.correlation import Links
 
@@ -264,44 +265,33 @@ class Peaks:
         tflops: dense matrix products (no sparsity, float32 accumulation), in TFLOP/s (10**12), by
             precision: "16" (float16, bfloat16), "tf32", "32" (float32 outside tensor cores), "8"
             (float8); only those that the GPU has.
-        source: where the figures stand.
     """
 
     bandwidth: float
     tflops: Mapping[str, float]
-    source: str
 
-
-def _peaks(
-    bandwidth: float, half: float, single: float, source: str, tf32: float = 0, eight: float = 0
-) -> Peaks:
-    figures = {"16": half, "tf32": tf32, "32": single, "8": eight}
-    return Peaks(bandwidth, {name: value for name, value in figures.items() if value}, source)
-
-
-_A100, _H100 = "NVIDIA A100 data sheet", "NVIDIA H100 data sheet"
-_BLACKWELL = "NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W)"
-_V100, _ADA = "NVIDIA V100 data sheet", "NVIDIA Ada GPU architecture white paper, appendix A"
 
 # By the whole name that the driver gives, but for "NVIDIA" and "Tesla" before it: a slice of a GPU
-# (MIG) or a sister model (A10G) must not get its figures. Where a data sheet gives figures with
-# sparsity, half of them stands here.
+# (MIG) or a sister model (A10G) must not get its figures. The figures are those of NVIDIA's data
+# sheets; of a T4 and a GeForce those of the white papers on Turing and Ada, of a B200 those of the
+# Blackwell architecture technical brief (HGX B200, 1000 W). Where figures with sparsity are given,
+# half of them stands here.
 _BY_MODEL: dict[str, Peaks] = {
-    r"V100-SXM\d.*": _peaks(900, 125, 15.7, _V100),
-    r"V100-PCIE.*": _peaks(900, 112, 14, _V100),
-    r"V100S-PCIE.*": _peaks(1134, 130, 16.4, _V100),
-    r"T4": _peaks(320, 65, 8.1, "NVIDIA Turing GPU architecture white paper"),
-    r"A10": _peaks(600, 125, 31.2, "NVIDIA A10 data sheet", tf32=62.5),
-    r"A100-(SXM4|PCIE)-40GB": _peaks(1555, 312, 19.5, _A100, tf32=156),
-    r"A100-SXM4-80GB": _peaks(2039, 312, 19.5, _A100, tf32=156),
-    r"A100 80GB PCIe": _peaks(1935, 312, 19.5, _A100, tf32=156),
-    r"L4": _peaks(300, 121, 30.3, "NVIDIA L4 data sheet", tf32=60, eight=242.5),
-    r"L40S": _peaks(864, 362, 91.6, "NVIDIA L40S data sheet", tf32=183, eight=733),
-    r"GeForce RTX 4090": _peaks(1008, 165.2, 82.6, _ADA, tf32=82.6, eight=330.3),
-    r"H100 80GB HBM3": _peaks(3350, 989.5, 67, _H100, tf32=494.5, eight=1979),
-    r"H100 PCIe": _peaks(2039, 756, 51, _H100, tf32=378, eight=1513),
-    r"H200": _peaks(4800, 989.5, 67, "NVIDIA H200 data sheet", tf32=494.5, eight=1979),
-    r"B200": _peaks(8000, 2250, 80, _BLACKWELL, tf32=1100, eight=4500),
+    r"V100-SXM\d.*": Peaks(900, {"16": 125, "32": 15.7}),
+    r"V100-PCIE.*": Peaks(900, {"16": 112, "32": 14}),
+    r"V100S-PCIE.*": Peaks(1134, {"16": 130, "32": 16.4}),
+    r"T4": Peaks(320, {"16": 65, "32": 8.1}),
+    r"A10": Peaks(600, {"16": 125, "32": 31.2, "tf32": 62.5}),
+    r"A100-(SXM4|PCIE)-40GB": Peaks(1555, {"16": 312, "32": 19.5, "tf32": 156}),
+    r"A100-SXM4-80GB": Peaks(2039, {"16": 312, "32": 19.5, "tf32": 156}),
+    r"A100 80GB PCIe": Peaks(1935, {"16": 312, "32": 19.5, "tf32": 156}),
+    r"L4": Peaks(300, {"16": 121, "32": 30.3, "tf32": 60, "8": 242.5}),
+    r"L40S": Peaks(864, {"16": 362, "32": 91.6, "tf32": 183, "8": 733}),
+    r"GeForce RTX 4090": Peaks(1008, {"16": 165.2, "32": 82.6, "tf32": 82.6, "8": 330.3}),
+    r"H100 80GB HBM3": Peaks(3350, {"16": 989.5, "32": 67, "tf32": 494.5, "8": 1979}),
+    r"H100 PCIe": Peaks(2039, {"16": 756, "32": 51, "tf32": 378, "8": 1513}),
+    r"H200": Peaks(4800, {"16": 989.5, "32": 67, "tf32": 494.5, "8": 1979}),
+    r"B200": Peaks(8000, {"16": 2250, "32": 80, "tf32": 1100, "8": 4500}),
 }
 
 
@@ -326,92 +316,91 @@ _FLOAT32 = re.compile(r"sgemm|simt|ffma|f32f32_f32f32_f32", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The work of one run of an operator, carried out by one kernel or several.
-
-    Attributes:
-        row: the operator in the trace's table; kernels of one run share it.
-        operator: its name.
-        flops, bytes: see ``work.Amount``: lower bounds.
-        precision: of the arithmetic: "16", "tf32", "32" or "8"; empty where it does not show.
-    """
-
-    row: int
-    operator: str
-    flops: int
-    bytes: int
-    precision: str
-
-
-@dataclass(frozen=True, slots=True)
 class Rate:
-    """What one ``Work`` achieved.
+    """What one run of an operator achieved, which one kernel or several carried out.
 
     Attributes:
+        operator: its name.
+        amount: its work.
+        precision: of the arithmetic: "16", "tf32", "32" or "8"; empty where it does not show.
         duration_us: of its kernels together.
-        tflops, gbps: 10**12 operations and 10**9 bytes a second.
-        of_compute, of_memory: shares of the device's peaks; None where a peak is unknown. Data
-            that lie in the L2 cache may be read quicker than the memory's peak.
+        peaks: those of the device; None where they are unknown.
     """
 
-    work: Work
+    operator: str
+    amount: Amount
+    precision: str
     duration_us: float
-    tflops: float
-    gbps: float
-    of_compute: float | None
-    of_memory: float | None
+    peaks: Peaks | None
+
+    @property
+    def of_compute(self) -> float | None:
+        """The share of the device's peak of arithmetic; None where that is unknown."""
+        peak = self.peaks and self.peaks.tflops.get(self.precision)
+        return self.amount.flops / self.duration_us / 1e6 / peak if peak else None
+
+    @property
+    def of_memory(self) -> float | None:
+        """The share of the memory's peak; None where that is unknown. Data that lie in the L2 cache
+        may be read quicker."""
+        peak = self.peaks and self.peaks.bandwidth
+        return self.amount.bytes / self.duration_us / 1e3 / peak if peak else None
 
     @property
     def roof(self) -> Roof | None:
         """The roof that limits it: the nearer one, if it is near; None if neither is, or if the
         peaks are not known."""
-        if self.of_memory is None or (self.of_compute is None and self.work.flops):
+        compute, memory = self.of_compute, self.of_memory
+        if memory is None or (compute is None and self.amount.flops):
             return None
-        compute = self.of_compute or 0.0
-        if max(compute, self.of_memory) < _NEAR:
+        if max(compute or 0.0, memory) < _NEAR:
             return None
-        return "compute" if compute > self.of_memory else "memory"
+        return "compute" if (compute or 0.0) > memory else "memory"
 
 
-def work_of(
-    trace: Trace, links: Links, operators: Sequence[int], kernels: Sequence[str]
-) -> tuple[Work | None, ...]:
-    """The work behind each kernel; None where no operator above it tells, or none was recorded.
+def rates(
+    trace: Trace,
+    links: Links,
+    operators: Sequence[int],
+    kernels: Sequence[Kernel],
+    peaks: Peaks | None,
+) -> tuple[Rate, ...]:
+    """What each operator achieved whose work is known, in order of its first kernel. Shapes, which
+    tell it, are there only in a session with ``shapes=True``.
 
     Args:
-        operators: the innermost operator of each kernel (``profile.operators_of("kernel")``).
-        kernels: their names, which tell the precision of float32 matrix products.
-
-    Shapes are there only in a session with ``shapes=True``.
+        operators: the innermost operator of each kernel.
+        kernels: their names tell the precision of float32 matrix products.
     """
-    found = [
-        _work(trace, links, operator, name)
-        for operator, name in zip(operators, kernels, strict=True)
-    ]
+    amounts: dict[int, Amount] = {}
+    of_row: dict[int, list[Kernel]] = {}
+    for operator, kernel in zip(operators, kernels, strict=True):
+        for row in ancestors(links, operator):
+            amount = amounts.get(row) or _amount_of_row(trace, row)
+            if amount is not None:
+                amounts[row] = amount
+                of_row.setdefault(row, []).append(kernel)
+                break
     # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
     # is not what the rest of the kernels do alone.
-    around = {
-        row
-        for work in found
-        if work is not None
-        for row in ancestors(links, work.row)
-        if row != work.row
-    }
-    return tuple(None if work is None or work.row in around else work for work in found)
+    around = {above for row in amounts for above in ancestors(links, row) if above != row}
+    return tuple(
+        Rate(
+            trace.operators.name[row],
+            amount,
+            _precision(amount.dtype, of_row[row][0].name) if amount.matrix else "32",
+            duration,
+            peaks,
+        )
+        for row, amount in amounts.items()
+        if row not in around and (duration := sum(one.duration_us for one in of_row[row])) > 0
+    )
 
 
-def _work(trace: Trace, links: Links, operator: int, kernel: str) -> Work | None:
+def _amount_of_row(trace: Trace, row: int) -> Amount | None:
     inputs = trace.operators.inputs
-    if inputs is None:
-        return None
-    for row in ancestors(links, operator):
-        name = str(trace.operators.name[row])
-        of_row = inputs[row]
-        amount = amount_of(name, of_row) if of_row else None
-        if amount is not None:
-            precision = _precision(amount.dtype, kernel) if amount.matrix else "32"
-            return Work(row, name, amount.flops, amount.bytes, precision)
-    return None
+    of_row = inputs[row] if inputs is not None else None
+    return amount_of(trace.operators.name[row], of_row) if of_row else None
 
 
 def _precision(dtype: str, kernel: str) -> str:
@@ -421,30 +410,6 @@ def _precision(dtype: str, kernel: str) -> str:
     if _TF32.search(kernel):
         return "tf32"
     return "32" if _FLOAT32.search(kernel) else ""
-
-
-def rates(
-    works: Sequence[Work | None], durations_us: Sequence[float], peaks: Peaks | None
-) -> tuple[Rate, ...]:
-    """What each work achieved, in order of its first kernel; kernels without work are left out."""
-    durations: dict[int, float] = {}
-    first: dict[int, Work] = {}
-    for work, duration in zip(works, durations_us, strict=True):
-        if work is not None:
-            durations[work.row] = durations.get(work.row, 0.0) + duration
-            first.setdefault(work.row, work)
-    return tuple(
-        _rate(first[row], duration, peaks) for row, duration in durations.items() if duration > 0
-    )
-
-
-def _rate(work: Work, duration_us: float, peaks: Peaks | None) -> Rate:
-    tflops, gbps = work.flops / duration_us / 1e6, work.bytes / duration_us / 1e3
-    if peaks is None:
-        return Rate(work, duration_us, tflops, gbps, None, None)
-    peak = peaks.tflops.get(work.precision)
-    of_compute = None if peak is None else tflops / peak
-    return Rate(work, duration_us, tflops, gbps, of_compute, gbps / peaks.bandwidth)
 
 
 def roofline_of(found: Sequence[Rate], busy_us: float, peaks: Peaks | None) -> Roofline:
@@ -472,9 +437,9 @@ def _words(roof: Roof, found: Sequence[Rate]) -> str:
     """The achieved rate over all, and its share of the peak."""
     time = sum(rate.duration_us for rate in found)
     if roof == "memory":
-        gbps = sum(rate.work.bytes for rate in found) / time / 1e3
+        gbps = sum(rate.amount.bytes for rate in found) / time / 1e3
         share = sum((rate.of_memory or 0.0) * rate.duration_us for rate in found) / time
         return f"{gbps:.0f} GB/s, {share:.0%} of the memory's peak,"
-    tflops = sum(rate.work.flops for rate in found) / time / 1e6
+    tflops = sum(rate.amount.flops for rate in found) / time / 1e6
     share = sum((rate.of_compute or 0.0) * rate.duration_us for rate in found) / time
     return f"{tflops:.3g} TFLOP/s, {share:.0%} of the peak,"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import with_waiting
-from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
+from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of
 from pytest_kernelprof.analysis.session_profile import (
     SessionFacts,
     lines_of,
@@ -372,10 +372,8 @@ class Run:
             agreement=self.agreement,
         )
         facts, peaks = shaped.facts, peaks_of(self.device.name)
-        names = [kernel.name for kernel in facts.profile.kernels]
-        read = shaped.reading
-        works = work_of(read.trace, read.links, facts.operators["kernel"], names)
-        found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
+        trace, links = shaped.reading.trace, shaped.reading.links
+        found = rates(trace, links, facts.operators["kernel"], facts.profile.kernels, peaks)
         busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.analysis.roofline import Rate, peaks_of, rates, work_of
+from pytest_kernelprof.analysis.roofline import Rate, peaks_of, rates
 from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
@@ -24,15 +24,9 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
     taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
-    kernels = taken.facts.profile.kernels
-    works = work_of(
-        taken.reading.trace,
-        taken.reading.links,
-        taken.facts.operators["kernel"],
-        [kernel.name for kernel in kernels],
-    )
+    trace, links, facts = taken.reading.trace, taken.reading.links, taken.facts
     peaks = peaks_of(device.name)
-    return rates(works, [kernel.duration_us for kernel in kernels], peaks)
+    return rates(trace, links, facts.operators["kernel"], facts.profile.kernels, peaks)
 
 
 def bound(call: Callable[[], object], known: str) -> Bound:
@@ -125,7 +119,7 @@ def test_no_rate_lies_far_above_a_peak() -> None:
     found = achieved(lambda: (a @ a, big + 1, big.sum(), torch.softmax(a, -1)))
     assert len(found) >= 4
     assert all((rate.of_compute or 0) < 1.05 for rate in found)
-    assert all((rate.of_memory or 0) < 1.05 for rate in found if rate.work.bytes > 2e8)
+    assert all((rate.of_memory or 0) < 1.05 for rate in found if rate.amount.bytes > 2e8)
 
 
 def test_gaps_of_tiny_kernels_are_waits_for_the_host() -> None:

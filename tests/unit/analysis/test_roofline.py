@@ -10,44 +10,43 @@ from corpus import reading, recorded
 
 from pytest_kernelprof.analysis.metric_values import bound_of, metric_of
 from pytest_kernelprof.analysis.roofline import (
+    Amount,
     Peaks,
     Rate,
-    Work,
     peaks_of,
     rates,
     roofline_of,
-    work_of,
 )
 from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.records.recording import HostTimings, Roofline
 from pytest_kernelprof.trace.correlation import Reading
 
-PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0}, "made up")
+PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0})
 H200 = peaks_of("NVIDIA H200")
 
 
-def works(session: Reading) -> tuple[Work | None, ...]:
-    facts = session_facts(session)
-    names = [one.name for one in facts.profile.kernels]
-    return work_of(session.trace, session.links, facts.operators["kernel"], names)
-
-
 def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
-    durations = [one.duration_us for one in session_facts(session).profile.kernels]
-    return rates(works(session), durations, peaks)
+    facts = session_facts(session)
+    operators, kernels = facts.operators["kernel"], facts.profile.kernels
+    return rates(session.trace, session.links, operators, kernels, peaks)
+
+
+def tflops(rate: Rate) -> float:
+    return rate.amount.flops / rate.duration_us / 1e6
 
 
 def test_the_recorded_mlp_products_are_near_compute_and_pointwise_ones_near_memory() -> None:
     found = rates_of(reading("memory"))
-    assert [(rate.work.operator, rate.roof) for rate in found] == [
+    assert [(rate.operator, rate.roof) for rate in found] == [
         ("aten::mm", "compute"),
         ("aten::gelu", "memory"),
         ("aten::mm", "compute"),
         ("aten::mul", "memory"),
         ("aten::mm", "compute"),
     ]
-    assert found[0].tflops == pytest.approx(2 * 8192 * 768 * 3072 / 55.872 / 1e6)
-    assert found[3].gbps == pytest.approx(3 * 8192 * 3072 * 2 / 36.416 / 1e3)
+    assert tflops(found[0]) == pytest.approx(2 * 8192 * 768 * 3072 / 55.872 / 1e6)
+    assert found[3].amount.bytes == 3 * 8192 * 3072 * 2
+    assert found[3].duration_us == pytest.approx(36.416)
     assert all(0 < (rate.of_compute or 0) < 1 for rate in found)
     assert all(0 < (rate.of_memory or 0) < 1 for rate in found)
 
@@ -59,27 +58,20 @@ def test_the_verdict_on_the_recorded_mlp() -> None:
 
 
 def test_a_trace_without_shapes_tells_no_work() -> None:
-    assert works(reading("mlp")) == (None,) * 5
+    assert rates_of(reading("mlp")) == ()
     assert roofline_of((), 100.0, H200).reason == "no shapes of a known operator were recorded"
 
 
 def test_an_unknown_gpu_has_rates_but_no_shares_and_no_verdict() -> None:
     found = rates_of(reading("memory"), None)
-    assert found[0].tflops > 600
+    assert tflops(found[0]) > 600
     assert (found[0].of_compute, found[0].of_memory, found[0].roof) == (None, None, None)
     assert roofline_of(found, 200.0, None).roof is None
 
 
-def work(row: int, flops: float, moved: float, precision: str = "16") -> Work:
-    return Work(row, "aten::mm", int(flops), int(moved), precision)
-
-
-def test_kernels_of_one_operator_share_its_work() -> None:
-    one = work(3, 100e6, 1e3)  # 100 MFLOP in 1 + 1 us
-    (rate,) = rates([one, one, None], [1.0, 1.0, 5.0], PEAKS)
-    assert rate.duration_us == 2.0
-    assert rate.tflops == pytest.approx(50.0)
-    assert rate.of_compute == pytest.approx(0.5)
+def rate_of(flops: float, moved: float, precision: str = "16", us: float = 1.0) -> Rate:
+    amount = Amount(int(flops), int(moved), "c10::Half", matrix=True)
+    return Rate("aten::mm", amount, precision, us, PEAKS)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +91,18 @@ def test_kernels_of_one_operator_share_its_work() -> None:
 def test_the_nearer_roof_counts_if_it_is_near(
     flops: float, moved: float, precision: str, roof: str | None
 ) -> None:
-    (rate,) = rates([work(0, flops, moved, precision)], [1.0], PEAKS)
-    assert rate.roof == roof
+    assert rate_of(flops, moved, precision).roof == roof
 
 
 def test_a_verdict_needs_more_than_half_of_the_time() -> None:
-    near_both = [work(0, 80e6, 1e3), work(1, 0, 800e3)]
-    found = rates(near_both, [1.0, 1.0], PEAKS)
-    assert roofline_of(found, 4.0, PEAKS) == Roofline(
+    compute, memory = rate_of(80e6, 1e3), rate_of(0, 800e3)
+    assert roofline_of((compute, memory), 4.0, PEAKS) == Roofline(
         None, "neither roof is near in most of the GPU time (work known for 50% of it)"
     )
-    assert roofline_of(found, 1.5, PEAKS).roof == "compute"
-    assert roofline_of(rates(near_both, [1.0, 3.0], PEAKS), 4.0, PEAKS).roof is None
-    assert roofline_of(rates([near_both[1]], [1.0], PEAKS), 1.0, PEAKS) == Roofline(
+    assert roofline_of((compute, memory), 1.5, PEAKS).roof == "compute"
+    slow = rate_of(0, 800e3, us=3.0)
+    assert roofline_of((compute, slow), 4.0, PEAKS).roof is None
+    assert roofline_of((memory,), 1.0, PEAKS) == Roofline(
         "memory", "800 GB/s, 80% of the memory's peak, in 100% of the GPU time"
     )
 
@@ -140,7 +131,28 @@ def test_a_copy_inside_a_matmul_is_a_copy_and_the_product_keeps_its_own_operator
         ),
         record_shapes=1,
     )
-    assert [one and one.operator for one in works(session)] == ["aten::copy_", "aten::mm", None]
+    assert [one.operator for one in rates_of(session)] == ["aten::copy_", "aten::mm"]
+
+
+def test_kernels_of_one_operator_share_its_work(tmp_path: Path) -> None:
+    session = reading_of_events(
+        tmp_path,
+        with_inputs(operator("aten::mm", 0, 20, external_id=1), [8, 4], [4, 2]),
+        operator("aten::odd", 30, 20, external_id=2),
+        *(
+            event
+            for i, at, by in ((1, 1, 1), (2, 3, 1), (3, 31, 2))
+            for event in (
+                call("cudaLaunchKernel", at, i, external_id=by),
+                span("kernel", "sgemm", at + 50, i, 7, correlation=i, stream=7),
+            )
+        ),
+        record_shapes=1,
+    )
+    (rate,) = rates_of(session, PEAKS)
+    assert (rate.operator, rate.amount.flops) == ("aten::mm", 2 * 8 * 4 * 2)
+    assert rate.duration_us == 1 + 2
+    assert rate.of_compute == pytest.approx(128 / 3 / 1e6 / 10)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +175,7 @@ def test_the_kernels_name_tells_what_float32_is_multiplied_in(
         span("kernel", kernel_name, 9, 3, 7, correlation=1, stream=7),
         record_shapes=1,
     )
-    (found,) = works(session)
-    assert found is not None
+    (found,) = rates_of(session)
     assert found.precision == precision
 
 
