@@ -432,8 +432,8 @@ def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request)
         path = trace_path(folder, test.id, len(test.ledger) + 1, label, number_of_rank())
         try:
             write_trace(measurement.file.path, measurement.recording, path)
-        except OSError as error:  # the profile is judged all the same
-            why = f"{path} cannot be written ({error.strerror or error})"
+        except (OSError, errors.TraceError) as error:  # the profile is judged all the same
+            why = f"{path} cannot be written ({getattr(error, 'strerror', None) or error})"
             test.ledger.unsaved.append(f"--kernelprof-trace-dir: {why}")
             path = ""
     return test.ledger.keep(measurement, request.own, request.place, timeline, path)

@@ -61,7 +61,7 @@ def opened(source: str, most: int) -> Iterator[Text]:
         TraceError: there is no such file, or it is not a regular one, or a damaged gzip file, or
             holds more than ``most`` bytes.
     """
-    with _named_errors(source), _regular(source, most) as file:
+    with _regular(source, most) as file:
         yield Text(file, source, most)
 
 
@@ -71,7 +71,7 @@ def whole(source: str, most: int, expected: str = "a Chrome trace (JSON)") -> by
     Raises:
         TraceError: as ``opened``, or the file is empty.
     """
-    with _named_errors(source), _regular(source, most) as file:
+    with _regular(source, most) as file:
         if _is_gzip(file):
             data: bytes | mmap.mmap = _unpacked(Text(file, source, most), source)
         elif os.fstat(file.fileno()).st_size:
@@ -81,17 +81,6 @@ def whole(source: str, most: int, expected: str = "a Chrome trace (JSON)") -> by
     if _TEXT.search(data) is None:
         raise TraceError(f"{source}: the file is empty; expected {expected}")
     return data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
-
-
-def contents(source: str, most: int) -> bytes:
-    """All of the text at once, in memory.
-
-    Raises:
-        OSError: it cannot be opened.
-        TraceError: as ``opened`` for all else.
-    """
-    with _regular(source, most) as file, _named_damage(source):
-        return _unpacked(Text(file, source, most), source) if _is_gzip(file) else file.read()
 
 
 def _unpacked(text: Text, source: str) -> bytes:
@@ -112,15 +101,26 @@ def _unpacked(text: Text, source: str) -> bytes:
 
 @contextlib.contextmanager
 def _regular(source: str, most: int) -> Iterator[FileIO]:
-    with Real.file(source, opener=_open_at_once) as file:
-        found = Real.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise TraceError(
-                f"{source}: cannot be read: not a regular file; write what it holds to a file first"
-            )
-        if found.st_size > most:
-            raise TraceError(_too_much(source, format_bytes(found.st_size)))
-        yield file
+    """Open a regular file, and name what goes wrong with it meanwhile."""
+    try:
+        with Real.file(source, opener=_open_at_once) as file:
+            found = Real.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise TraceError(
+                    f"{source}: cannot be read: not a regular file; write what it holds to a file "
+                    "first"
+                )
+            if found.st_size > most:
+                raise TraceError(_too_much(source, format_bytes(found.st_size)))
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
+    except OSError as error:
+        raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        if "null" not in str(error):
+            raise
+        raise TraceError(f"{source!r}: cannot be read: {error}") from error
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -132,27 +132,6 @@ def _too_much(source: str, size: str) -> str:
         f"{source}: cannot be read: it holds {size}; if this is intended, allow more (kernelprof "
         "show --max-size, Profile.from_trace(max_bytes=))"
     )
-
-
-@contextlib.contextmanager
-def _named_errors(source: str) -> Iterator[None]:
-    try:
-        with _named_damage(source):
-            yield
-    except OSError as error:
-        raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        if "null" not in str(error):
-            raise
-        raise TraceError(f"{source!r}: cannot be read: {error}") from error
-
-
-@contextlib.contextmanager
-def _named_damage(source: str) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
 
 
 def _is_gzip(file: FileIO) -> bool:
@@ -183,10 +162,10 @@ def write_trace(
         max_bytes: of the source no more than that is unpacked.
 
     Raises:
-        TraceError: the source is not regular, holds more than that, or is a damaged gzip file.
-        OSError: the one cannot be read or the other not be written; nothing is left half-written.
+        TraceError: the source cannot be read, holds more than that, or is a damaged gzip file.
+        OSError: the path cannot be written; nothing is left half-written.
     """
-    data = contents(os.fspath(source), max_bytes)
+    data = bytes(whole(os.fspath(source), max_bytes))
     if recording != NOTHING_NOTED:
         data = _without_notes(data)
         data = _FRONT + codec.encode(recording) + b"," + data[data.index(b"{") + 1 :]

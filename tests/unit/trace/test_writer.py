@@ -96,7 +96,7 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
         write_trace(FOLDER / "mlp.json.gz", NOTED, taken)
     with pytest.raises(FileNotFoundError):
         write_trace(FOLDER / "mlp.json.gz", NOTED, tmp_path / "nowhere" / "t.json")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(TraceError, match=r"nowhere\.json: cannot be read: No such file"):
         write_trace(tmp_path / "nowhere.json", NOTED, tmp_path / "t.json")
     assert list(tmp_path.iterdir()) == [taken]
 
