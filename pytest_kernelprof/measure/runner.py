@@ -137,7 +137,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         found: list[Measurement] = []
         shapes = device.kind == "cpu" and plan.inputs
         session = Session(device, stacks=plan.stacks, shapes=shapes)
-        with session, session.autotuning, session.round():
+        with session, session.autotuning.watched(), session.round():
             yield found
         taken = sessions.read(session.export())
         recording = replace(

@@ -101,16 +101,10 @@ _MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchma
 
 
 class Autotuning:
-    """Watches the known autotuners during one session; use as a context manager.
-
-    Their methods are wrapped as long as it is entered, also those of a module that is imported
-    meanwhile: the first compilation of a process imports Inductor.
+    """Watches the known autotuners during one session.
 
     Attributes:
         benched: who benched, each once.
-
-    Raises:
-        IncompleteProfile: on exit, when the session could not go on after a pause.
     """
 
     def __init__(self, session: Pauses) -> None:
@@ -118,59 +112,54 @@ class Autotuning:
         self._lock = Real.lock()
         self._is_paused = False
         self._lost = False
-        self._undoing = contextlib.ExitStack()
-        self._finder = _Importing(self._wrap)
         self.benched: tuple[str, ...] = ()
 
-    def __enter__(self) -> Autotuning:
-        for name in _MODULES:
-            if name in sys.modules:
-                self._wrap(sys.modules[name])
-        sys.meta_path.insert(0, self._finder)
-        return self
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Wrap their methods until the block ends, also those of a module that is imported
+        meanwhile: the first compilation of a process imports Inductor.
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with contextlib.suppress(ValueError):  # the block has put its own in place of all finders
-            sys.meta_path.remove(self._finder)
-        self._undoing.close()
-        if self._lost and kind is None:
+        Raises:
+            IncompleteProfile: at the end, when the session could not go on after a pause.
+        """
+        with contextlib.ExitStack() as undoing:
+            wrap = functools.partial(self._wrap, undoing)
+            for name in _MODULES:
+                if name in sys.modules:
+                    wrap(sys.modules[name])
+            finder = _Importing(wrap)
+            sys.meta_path.insert(0, finder)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(ValueError):  # the block has put its own in place of all
+                    sys.meta_path.remove(finder)
+        if self._lost:
             raise IncompleteProfile(
                 "collection was paused while an autotuner benched, and the profiler could not "
                 "continue: run the code once before it is measured"
             )
 
-    def _wrap(self, module: ModuleType) -> None:
-        who = _MODULES[module.__name__]
+    def _wrap(self, undoing: contextlib.ExitStack, module: ModuleType) -> None:
         for owner, name in benching_methods(module):
             method = owner.__dict__[name]
-            self._undoing.callback(setattr, owner, name, method)
-            setattr(owner, name, self._told(method, who))
+            undoing.callback(setattr, owner, name, method)
+            setattr(owner, name, self._benching(_MODULES[module.__name__])(method))
 
-    def _told(self, method: Callable[..., Any], who: str) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def bench(*args: Any, **kwargs: Any) -> Any:
-            pauses = self._begin(who)
-            try:
-                return method(*args, **kwargs)
-            finally:
-                if pauses:
-                    self._end()
-
-        return bench
-
-    def _begin(self, who: str) -> bool:
-        """Whether this call has paused: the outermost of nested ones, of one thread at a time."""
+    @contextlib.contextmanager
+    def _benching(self, who: str) -> Iterator[None]:
+        """Pause during a call: the outermost of nested ones, of one thread at a time."""
         with self._lock:
             self.benched = tuple(dict.fromkeys((*self.benched, who)))
-            if self._is_paused:
-                return False
-            self._is_paused = self._session.pause()
-            return self._is_paused
-
-    def _end(self) -> None:
-        with self._lock:
-            self._is_paused = False
-            self._lost |= not self._session.resume()
+            pauses = not self._is_paused and self._session.pause()
+            self._is_paused |= pauses
+        try:
+            yield
+        finally:
+            if pauses:
+                with self._lock:
+                    self._is_paused = False
+                    self._lost |= not self._session.resume()
 
 
 def benching_methods(module: ModuleType) -> Sequence[tuple[type, str]]:

@@ -22,37 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class OtherProfilers:
-    """Watches torch's one way of starting a profiler, and of switching recording off, as long as it
-    is entered. What the code has bound before is not seen.
-
-    The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that was
-    off for a while nothing tells.
-
-    Attributes:
-        started: whether any was started meanwhile.
-        switched: whether recording was switched meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self.started = self.switched = False
-        self._undoing = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        """Begin, when our own profiler has started."""
-        torch = bound().module
-        self._tell("started", torch.autograd.profiler, "_enable_profiler")
-        for module in (torch.autograd, torch._C._autograd):
-            self._tell("switched", module, "_enable_record_function")
-
-    def _tell(self, what: str, module: Any, name: str) -> None:
-        compiled_code.look_first(self._undoing, module, name, lambda _: setattr(self, what, True))
-
-    def __exit__(self, *_: object) -> None:
-        """End; what the measured code may have put there itself is replaced, too."""
-        self._undoing.close()
-
-
 _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""
 
@@ -80,7 +49,8 @@ class Session:
 
     Attributes:
         names: what its annotations are called.
-        autotuning: pauses this session while an autotuner benches. Enter it inside the session.
+        autotuning: pauses this session while an autotuner benches, if it is watched inside the
+            session.
 
     Raises:
         ProfilerUnavailable: on entry, when a profiler is already running or none can be started.
@@ -94,7 +64,6 @@ class Session:
         self.autotuning = Autotuning(Pauses(device, self.names))
         self._stacks = stacks
         self._shapes = shapes
-        self._rounds = 0
         self._round_us: list[float] = []
         self._first: unfinished_work.AtWork | None = None
         self._left: dict[str, None] = {}
@@ -103,7 +72,8 @@ class Session:
         self._results: Any = None
         self._collection_stopped = False
         self._watching = contextlib.ExitStack()
-        self._others = OtherProfilers()
+        self._others_started: list[Any] = []
+        self._recording_switched: list[Any] = []
         self._children = unfinished_work.Children(device)
         self._replays = Replays() if device.kind == "cuda" else None
         self._calls: compiled_code.WatchedCalls | None = None
@@ -123,8 +93,8 @@ class Session:
         )
         try:
             with contextlib.ExitStack() as entered:
-                entered.enter_context(self._others)
-                entered.enter_context(self._children)
+                self._watch_others(entered)
+                entered.enter_context(self._children.watched())
                 if self.device.kind == "cpu":
                     self._calls = entered.enter_context(compiled_code.watch_calls())
                 self._sentinel(self.names.first_sentinel)
@@ -133,6 +103,20 @@ class Session:
             self._running.end()
             raise
         return self
+
+    def _watch_others(self, undoing: contextlib.ExitStack) -> None:
+        """Note whether a profiler is started, or recording switched, by torch's one way of either,
+        until undone. What the code has bound before is not seen; what it may have put there itself
+        is replaced at the end, too.
+
+        The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that
+        was off for a while nothing tells.
+        """
+        torch = bound().module
+        started, switched = self._others_started.append, self._recording_switched.append
+        compiled_code.look_first(undoing, torch.autograd.profiler, "_enable_profiler", started)
+        for module in (torch.autograd, torch._C._autograd):
+            compiled_code.look_first(undoing, module, "_enable_record_function", switched)
 
     def setup(self) -> contextlib.AbstractContextManager[object]:
         """Annotate the making of arguments for the next round: no work of that is the call's."""
@@ -146,8 +130,7 @@ class Session:
         keeps some 140 bytes for as long as the process lives (torch 2.11). A call that has returned
         may have left work behind: that is looked at then, too.
         """
-        number = self._rounds
-        self._rounds += 1
+        number = len(self._round_us)
         before = unfinished_work.at_work(self._first)
         self._first = self._first or before
         with self._replays or contextlib.nullcontext():
@@ -166,8 +149,8 @@ class Session:
         assert self._running is not None, "entered"
         self._watching.close()
         # One that the measured code has left running is not ours to end.
-        left_running = self._others.started and bound().any_profiler_runs
-        ended_by_others = self._others.started or self._running.was_ended
+        left_running = bool(self._others_started) and bound().any_profiler_runs
+        ended_by_others = bool(self._others_started) or self._running.was_ended
         try:
             if kind is not None:
                 inventory.try_to_synchronize(self.device, _PATIENCE_S)
@@ -197,7 +180,7 @@ class Session:
                 "another profiler was started inside the measured code, which ended ours: take "
                 "torch.profiler (or a tool that uses it) out of the measured code"
             )
-        if kind is None and self._others.switched:
+        if kind is None and self._recording_switched:
             raise IncompleteProfile(
                 "the measured code switches the recording of operators "
                 "(torch.autograd._enable_record_function), which hides some: remove that"
@@ -219,7 +202,7 @@ class Session:
             versions=device.versions,
             power_limit_w=nvml.power_limit_w(device),
             nonce=self.names.nonce,
-            rounds=self._rounds,
+            rounds=len(self._round_us),
             round_us=tuple(self._round_us),
             left_at_work=tuple(self._left),
             forks=self._forks,

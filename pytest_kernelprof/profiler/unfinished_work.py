@@ -350,83 +350,70 @@ class _Started:
 
 
 class Children:
-    """Looks at the children of this process as long as it is entered.
+    """Looks at the children of this process as long as they are watched.
 
     A child that ``multiprocessing`` starts and that has ended by then could have done anything:
     the one function that starts them is watched. Of others that have ended nothing is known.
 
     Attributes:
-        seen: what was seen, once it is left.
+        seen: what was seen, once the watch is over.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._started: list[_Started] = []
-        self._before: Mapping[int, Process] = {}
-        self._begun_ns = 0
-        self._ended_s = 0.0
-        self._start: Any = None
-        self._start_and_tell: Any = None
         self.seen = ChildProcesses(checked=procfs.TELLS_CHILDREN)
 
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch them until the block ends."""
         if not procfs.TELLS_CHILDREN:
+            yield
             return
-        self._begun_ns, self._ended_s = now_ns(), _seconds_of_ended()
-        self._before = procfs.processes_below()
-        self._start = start = BaseProcess.start
-        started = self._started
+        begun_ns, ended_s, before = now_ns(), _seconds_of_ended(), procfs.processes_below()
+        start, started = BaseProcess.start, self._started
 
         def start_and_tell(process: BaseProcess) -> None:
             target = getattr(process, "_target", None) or type(process)
             start(process)
             started.append(_started(process, target))
 
-        BaseProcess.start = self._start_and_tell = start_and_tell  # type: ignore[method-assign, assignment]
+        BaseProcess.start = start_and_tell  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            if BaseProcess.start is start_and_tell:
+                BaseProcess.start = start  # type: ignore[method-assign]
+            at_work = list(dict.fromkeys((*self._living(before, begun_ns), *self._gone())))
+            left = len(at_work) - _MOST_NAMED
+            more = [f"and {left} more"] if left > 0 else []
+            seconds = _seconds_of_ended() - ended_s
+            is_known = bool(at_work or started)
+            self.seen = ChildProcesses(
+                at_work=(*at_work[:_MOST_NAMED], *more),
+                ended_s=seconds if seconds > _SHORT_S and not is_known else 0.0,
+            )
 
-    def __exit__(self, *_: object) -> None:
-        if not procfs.TELLS_CHILDREN:
-            return
-        if BaseProcess.start is self._start_and_tell:
-            BaseProcess.start = self._start  # type: ignore[method-assign]
-        at_work = list(dict.fromkeys((*self._living(), *self._gone())))
-        left = len(at_work) - _MOST_NAMED
-        more = [f"and {left} more"] if left > 0 else []
-        seconds = _seconds_of_ended() - self._ended_s
-        is_known = bool(at_work or self._started)
-        self.seen = ChildProcesses(
-            at_work=(*at_work[:_MOST_NAMED], *more),
-            ended_s=seconds if seconds > _SHORT_S and not is_known else 0.0,
-        )
-
-    def _living(self) -> Iterator[str]:
+    def _living(self, before: Mapping[int, Process], begun_ns: int) -> Iterator[str]:
         """Those that worked meanwhile, and still live."""
         now = procfs.processes_below()
-        for pid, before in self._before.items():  # another process may have taken it in
+        for pid, earlier in before.items():  # another process may have taken it in
             process = procfs.process_of(pid)
-            if process is not None and process.started == before.started:
+            if process is not None and process.started == earlier.started:
                 now.setdefault(pid, process)
-        ran = [one for one in sorted(now.items()) if self._ran(one[1], self._before.get(one[0]))]
+        least = max(_LEAST_NS, _LEAST_SHARE * (now_ns() - begun_ns))
+        ran = [one for one in sorted(now.items()) if _ran(one[1], before.get(one[0]), least)]
         own = procfs.process_of(Real.getpid()) if ran else None
+        has = "uses the GPU; its kernels are not counted"
+        if self._device.kind == "cpu":
+            has = "has loaded torch and ran during the call; its operators are not counted"
         for pid, process in ran:
             is_fork = own is not None and own.image == process.image
             parent = own if is_fork else now.get(process.parent)
             is_copy = parent is not None and parent.image == process.image
             if self._computes(pid, is_copy=is_copy):
                 what = "forked from this one" if is_fork else _cut(procfs.command_of(pid))
-                yield f"process {pid} ({what}) {self._what_it_has}"
-
-    def _ran(self, now: Process, before: Process | None) -> bool:
-        if before is None or before.started != now.started:
-            return True
-        least = max(_LEAST_NS, _LEAST_SHARE * (now_ns() - self._begun_ns))
-        return now.main_ns > before.main_ns or now.all_ns - before.all_ns > least
-
-    @property
-    def _what_it_has(self) -> str:
-        if self._device.kind == "cpu":
-            return "has loaded torch and ran during the call; its operators are not counted"
-        return "uses the GPU; its kernels are not counted"
+                yield f"process {pid} ({what}) {has}"
 
     def _computes(self, pid: int, *, is_copy: bool) -> bool:
         """Whether it has started CUDA itself; on the CPU, whether it has loaded torch.
@@ -462,6 +449,12 @@ class Children:
                     f"a process that the call started ({one.runs}) ended before it could be "
                     f"checked; its {what} are not counted"
                 )
+
+
+def _ran(now: Process, before: Process | None, least_ns: float) -> bool:
+    if before is None or before.started != now.started:
+        return True
+    return now.main_ns > before.main_ns or now.all_ns - before.all_ns > least_ns
 
 
 def _started(process: BaseProcess, target: object) -> _Started:

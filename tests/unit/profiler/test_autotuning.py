@@ -44,7 +44,8 @@ def bench(call: Any) -> None:
 
 def test_inductors_benchmarker_is_known_and_nested_calls_pause_once() -> None:
     session = Session()
-    with Autotuning(session) as found:
+    found = Autotuning(session)
+    with found.watched():
         bench(lambda: session.asked.append("call") if session.asked[-1] != "call" else None)
         session.asked.append("between")
         bench(lambda: None)
@@ -70,7 +71,8 @@ def test_tritons_autotuner_is_known() -> None:
     tune = triton.autotune(configs=[triton.Config({})], key=[], do_bench=timed)
     tuned = tune(_jit(triton))
     tuned.nargs = {}
-    with Autotuning(session) as found:
+    found = Autotuning(session)
+    with found.watched():
         tuned._bench(config=triton.Config({}))
     assert seen == [["pause"]]
     assert session.asked == ["pause", "resume"]
@@ -91,7 +93,7 @@ def test_an_exception_of_what_is_benched_resumes_and_passes() -> None:
     def breaks() -> None:
         raise KeyError("mine")
 
-    with Autotuning(session), pytest.raises(KeyError, match="mine"):
+    with Autotuning(session).watched(), pytest.raises(KeyError, match="mine"):
         bench(breaks)
     assert session.asked == ["pause", "resume"]
 
@@ -99,7 +101,7 @@ def test_an_exception_of_what_is_benched_resumes_and_passes() -> None:
 def test_the_autotuners_are_theirs_again_afterwards() -> None:
     methods = [Benchmarker.benchmark, InductorBenchmarker.benchmark_gpu]
     finders = list(sys.meta_path)
-    with Autotuning(Session()):
+    with Autotuning(Session()).watched():
         assert Benchmarker.benchmark is not methods[0]
     assert [Benchmarker.benchmark, InductorBenchmarker.benchmark_gpu] == methods
     assert sys.meta_path == finders
@@ -107,7 +109,8 @@ def test_the_autotuners_are_theirs_again_afterwards() -> None:
 
 def test_what_cannot_be_paused_is_named_all_the_same() -> None:
     session = Session(can_pause=False)
-    with Autotuning(session) as found:
+    found = Autotuning(session)
+    with found.watched():
         bench(lambda: None)
     assert session.asked.count("resume") == 0
     assert found.benched == (INDUCTOR,)
@@ -116,7 +119,7 @@ def test_what_cannot_be_paused_is_named_all_the_same() -> None:
 def test_a_session_that_does_not_go_on_is_incomplete() -> None:
     with (
         pytest.raises(IncompleteProfile, match="could not continue"),
-        Autotuning(Session(goes_on=False)),
+        Autotuning(Session(goes_on=False)).watched(),
     ):
         bench(lambda: None)
 
@@ -129,7 +132,7 @@ def test_another_thread_does_not_resume_what_this_one_paused() -> None:
         other.start()
         other.join()
 
-    with Autotuning(session):
+    with Autotuning(session).watched():
         Benchmarker().benchmark_cpu(in_another_thread, warmup=0, rep=0)
     assert session.asked == ["pause", "resume"]
 
@@ -143,7 +146,8 @@ def test_an_autotuner_that_is_imported_meanwhile_is_known_too(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(autotuning._MODULES, "late_autotuner", "a late autotuner")
     session = Session()
-    with Autotuning(session) as found:
+    found = Autotuning(session)
+    with found.watched():
         late = importlib.import_module("late_autotuner")
         assert late.Benchmarker().benchmark() == "benched"
     assert session.asked == ["pause", "resume"]
