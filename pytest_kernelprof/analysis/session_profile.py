@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from msgspec import structs
 
@@ -34,9 +33,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.correlation import Reading
 
 
-Lines = Mapping[tuple[round_events.What, int], str]
-"""``file:line`` of the i-th kernel, copy or wait of a profile."""
-
+# What has a source line: the field of a profile, and what is compared of each.
+_PARTS: tuple[tuple[round_events.What, str, str], ...] = (
+    ("kernel", "kernels", "name"),
+    ("copy", "copies", "name"),
+    ("wait", "waits", "call"),
+)
 _NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
@@ -149,43 +151,24 @@ def unmeasured(kind: DeviceKind, why: str) -> Profile:
     )
 
 
-def with_lines(profile: Profile, lines: Lines) -> Profile:
-    """The same profile with ``file:line`` for its kernels, copies and waits."""
+def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, str]) -> Profile:
+    """The same profile with ``file:line`` for its kernels, copies and waits: for those of a kind
+    that the session has as well, one by one. Else their lines would be guesses.
 
-    def placed(
-        what: round_events.What, items: tuple[msgspec.Struct, ...]
-    ) -> tuple[msgspec.Struct, ...]:
-        return tuple(
-            structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
-            for i, one in enumerate(items)
-        )
-
-    return structs.replace(
-        profile,
-        kernels=placed("kernel", profile.kernels),
-        copies=placed("copy", profile.copies),
-        waits=placed("wait", profile.waits),
-    )
-
-
-def lines_of(facts: SessionFacts, of_operator: Mapping[int, str]) -> Lines:
-    """The lines of a session's kernels, copies and waits, from those of its operators."""
-    return {
-        (what, i): of_operator[operator]
-        for what, operators in facts.operators.items()
-        for i, operator in enumerate(operators)
-        if operator in of_operator
-    }
-
-
-def same_work(profile: Profile, other: SessionFacts) -> set[round_events.What]:
-    """Of kernels, copies and waits those that are the same in both, one by one."""
-    same: dict[round_events.What, bool] = {
-        "kernel": [k.name for k in profile.kernels] == [k.name for k in other.profile.kernels],
-        "copy": [c.name for c in profile.copies] == [c.name for c in other.profile.copies],
-        "wait": [w.call for w in profile.waits] == [w.call for w in other.profile.waits],
-    }
-    return {what for what, is_same in same.items() if is_same}
+    Args:
+        of_operator: the lines of the session's operators, by their rows.
+    """
+    placed: dict[str, Any] = {}
+    for what, field, name in _PARTS:
+        items = getattr(profile, field)
+        sessions = [getattr(one, name) for one in getattr(facts.profile, field)]
+        if [getattr(one, name) for one in items] == sessions:
+            lines = (of_operator.get(operator) for operator in facts.operators.get(what, ()))
+            placed[field] = tuple(
+                structs.replace(one, source=line) if line else one
+                for one, line in zip(items, lines, strict=True)
+            )
+    return structs.replace(profile, **placed)
 
 
 def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:

@@ -13,13 +13,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of
-from pytest_kernelprof.analysis.session_profile import (
-    SessionFacts,
-    lines_of,
-    profile_of,
-    same_work,
-    with_lines,
-)
+from pytest_kernelprof.analysis.session_profile import SessionFacts, profile_of, with_lines
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu import inventory
@@ -147,7 +141,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             lines = frame_lines(taken.reading.trace, taken.facts.operators["kernel"])
-            profile = with_lines(profile, lines_of(taken.facts, lines))
+            profile = with_lines(profile, taken.facts, lines)
         sessions.refuse_blind(device, taken.facts)
         found.append(Measurement(profile, taken.file, recording, taken.timeline))
 
@@ -415,8 +409,6 @@ def lines_of_another_run(
     with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(session.export())
-    of_operator = annotated_lines(again.reading.trace, again.reading.links)
-    same = same_work(profile, again.facts)
-    found = lines_of(again.facts, of_operator)
-    own = with_lines(profile, {key: line for key, line in found.items() if key[0] in same})
+    lines = annotated_lines(again.reading.trace, again.reading.links)
+    own = with_lines(profile, again.facts, lines)
     return _with_other_ranks(own, agreement, "the lines")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,10 +52,13 @@ def record(call: Call, path: Path) -> Recorded:
     reading = reading_of(trace)
     facts = session_facts(reading)
     profile = profile_of(facts, trace.recording)
-    lines = {("kernel", i): one.at for i, one in enumerate(call.kernels) if one.at}
-    lines |= {("wait", i): one.at for i, one in enumerate(call.waits) if one.at}
-    lines |= {("copy", i): one.at for i, one in enumerate(call.copies) if one.at}
-    attributed = with_lines(profile, lines)  # type: ignore[arg-type]
+    parts: Any = {"kernel": call.kernels, "copy": call.copies, "wait": call.waits}
+    lines = [one.at for items in parts.values() for one in items]
+    number = itertools.count()
+    operators = {what: [next(number) for _ in items] for what, items in parts.items()}
+    attributed = with_lines(
+        profile, dataclasses.replace(facts, operators=operators), dict(enumerate(lines))
+    )
     return Recorded(path, recording, profile, attributed, timeline_of_round(reading, facts.fullest))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from corpus import FOLDER, NAMES, record, recorded
+from corpus import FOLDER, NAMES, reading, record, recorded
 
-from pytest_kernelprof.analysis.session_profile import with_lines
+from pytest_kernelprof.analysis.session_profile import session_facts, with_lines
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.summary import wording
@@ -38,7 +38,9 @@ def test_the_table_names_kernels_operators_and_times() -> None:
 
 
 def test_where_no_line_is_known_the_table_has_no_column_of_lines() -> None:
-    placed = with_lines(record("linear"), {("kernel", 0): "some/where/mlp.py:31"})
+    facts = session_facts(reading("linear"))
+    lines = {facts.operators["kernel"][0]: "some/where/mlp.py:31"}
+    placed = with_lines(record("linear"), facts, lines)
     table = Profile(placed).table(120)
     assert "mlp.py:31" in table
     assert "line" not in recorded("linear").table(120).splitlines()[0].split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,11 @@ from built import (
 from corpus import NAMES, Event, document, edited, reading, record, recorded
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.session_profile import (
-    Lines,
-    lines_of,
-    same_work,
-    session_facts,
-    with_lines,
-)
 from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
+from pytest_kernelprof.analysis.session_profile import session_facts, with_lines
 from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.records.recording import (
     NOTHING_NOTED,
     HostTimings,
@@ -97,8 +93,9 @@ def test_kernels_are_those_of_the_round_that_had_most(tmp_path: Path) -> None:
 
 
 def test_lines_belong_to_kernels_copies_and_waits_by_their_number() -> None:
-    lines: Lines = {("kernel", 1): "a.py:1", ("copy", 0): "b.py:2", ("wait", 6): "c.py:3"}
-    profile = with_lines(record("syncs"), lines)
+    operators = {"kernel": range(6), "copy": range(6, 10), "wait": range(10, 17)}
+    facts = dataclasses.replace(session_facts(reading("syncs")), operators=operators)
+    profile = with_lines(record("syncs"), facts, {1: "a.py:1", 6: "b.py:2", 16: "c.py:3"})
     assert [kernel.source for kernel in profile.kernels] == ["", "a.py:1", "", "", "", ""]
     assert [copy.source for copy in profile.copies] == ["b.py:2", "", "", ""]
     assert [wait.source for wait in profile.waits][-1] == "c.py:3"
@@ -247,9 +244,8 @@ def test_a_trace_read_once_gives_kernels_copies_and_waits_with_their_lines(
     )
     facts = session_facts(found)
     rows = {name: row for row, name in enumerate(found.trace.operators.name)}
-    lines = lines_of(facts, {rows["aten::mm"]: "a.py:1", rows["aten::copy_"]: "b.py:2"})
-    assert lines == {("kernel", 0): "a.py:1", ("copy", 0): "b.py:2", ("wait", 0): "b.py:2"}
-    placed = with_lines(profile_of_facts(facts, NOTHING_NOTED), lines)
+    lines = {rows["aten::mm"]: "a.py:1", rows["aten::copy_"]: "b.py:2"}
+    placed = with_lines(profile_of_facts(facts, NOTHING_NOTED), facts, lines)
     assert [(one.name, one.source) for one in placed.kernels] == [
         ("gemm", "a.py:1"),
         ("nobodys", ""),
@@ -261,8 +257,8 @@ def test_a_trace_read_once_gives_kernels_copies_and_waits_with_their_lines(
 def test_the_kernels_of_a_recorded_trace_with_frames_get_their_lines() -> None:
     found = reading("stack")
     facts = session_facts(found)
-    lines = lines_of(facts, frame_lines(found.trace, facts.operators["kernel"]))
-    placed = with_lines(profile_of_facts(facts, found.trace.recording), lines)
+    lines = frame_lines(found.trace, facts.operators["kernel"])
+    placed = with_lines(profile_of_facts(facts, found.trace.recording), facts, lines)
     assert all("record.py:" in one.source for one in placed.kernels)
     bare = tuple(replace(one, source="") for one in placed.kernels)
     assert replace(placed, kernels=bare) == record("stack")
@@ -279,12 +275,20 @@ def test_each_kernel_copy_and_wait_has_one_operator_or_none(name: str) -> None:
     }
 
 
-def test_the_same_work_is_told_by_names_kernels_copies_and_waits_each_by_themselves() -> None:
+def test_only_what_is_the_same_in_both_gets_lines_kernels_copies_and_waits_each_by_themselves() -> (
+    None
+):
     facts, profile = session_facts(reading("syncs")), record("syncs")
-    assert same_work(profile, facts) == {"kernel", "copy", "wait"}
+    lines = {row: "a.py:1" for rows in facts.operators.values() for row in rows}
+
+    def placed(of: Profile) -> list[set[str]]:
+        found = with_lines(of, facts, lines)
+        return [{one.source for one in part} for part in (found.kernels, found.copies, found.waits)]
+
+    assert placed(profile) == [{"a.py:1"}] * 3
     other = replace(profile, kernels=profile.kernels[::-1], waits=profile.waits[:-1])
-    assert same_work(other, facts) == {"copy"}
-    assert same_work(record("mlp"), facts) == set()
+    assert placed(other) == [{""}, {"a.py:1"}, {""}]
+    assert "a.py:1" not in set().union(*placed(record("mlp")))
 
 
 def test_the_rounds_of_further_sessions_join_the_metrics_and_leave_the_kernels() -> None:
