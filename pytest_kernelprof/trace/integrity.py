@@ -19,6 +19,7 @@ from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
 from pytest_kernelprof.trace.correlation import nearest
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from pytest_kernelprof.trace.columns import Bools, Ints, Spans, Trace
@@ -101,17 +102,6 @@ def _outside(reading: Reading, at: Ints) -> Bools:
     return found
 
 
-def check_witnesses(reading: Reading) -> list[str]:
-    """What to say of records in the rounds that contradict each other."""
-    return [
-        *_check_repeated(reading),
-        *_check_external_ids(reading),
-        *_check_order_of_calls(reading),
-        *_check_order_of_streams(reading),
-        *_check_order_of_rounds(reading),
-    ]
-
-
 def _check_repeated(reading: Reading) -> list[str]:
     trace, links = reading.trace, reading.links
     acts, calls, ops = trace.activities, trace.calls, trace.operators
@@ -167,17 +157,11 @@ def _check_order_of_calls(reading: Reading) -> list[str]:
     """Correlation ids are given in order of time. Held in sessions of ours only: files from
     elsewhere may have been put together from several."""
     calls = reading.trace.calls
-    if not reading.layout.annotated or len(calls) < 2:
+    if not reading.layout.annotated:
         return []
-    rows = np.flatnonzero(calls.correlation != NO_ID)
-    rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
-    before, after = rows[:-1], rows[1:]
+    known = calls.correlation != NO_ID
     wrong = np.zeros(len(calls), np.bool_)
-    wrong[after] = (
-        (calls.thread[before] == calls.thread[after])
-        & (calls.start[before] < calls.start[after])
-        & (calls.correlation[before] > calls.correlation[after])
-    )
+    wrong[known] = _overtaken(calls.start[known], calls.correlation[known], calls.thread[known])
     return _said(wrong, calls, "calls are not in the order of their correlation ids")
 
 
@@ -192,16 +176,20 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     rows = np.flatnonzero(~of_graph)
     call = links.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
-    order = np.lexsort((acts.start[rows], *lanes))
-    before, after = order[:-1], order[1:]
-    late = (acts.start[rows[before]] < acts.start[rows[after]]) & (
-        calls.start[call[before]] > calls.start[call[after]]
-    )
-    for lane in lanes:
-        late &= lane[before] == lane[after]
     wrong = np.zeros(len(acts), np.bool_)
-    wrong[rows[after]] = late
+    wrong[rows] = _overtaken(acts.start[rows], calls.start[call], *lanes)
     return _said(wrong, acts, "kernels, copies or memsets ran before others launched before them")
+
+
+def _overtaken(at: Ints, rank: Ints, *lanes: Ints) -> Bools:
+    """Which rows come right after one of a higher rank in their lane: the same in all of these."""
+    order = np.lexsort((at, *lanes))
+    before, after = order[:-1], order[1:]
+    wrong = np.zeros(len(at), np.bool_)
+    wrong[after] = (at[before] < at[after]) & (rank[before] > rank[after])
+    for lane in lanes:
+        wrong[after] &= lane[before] == lane[after]
+    return wrong
 
 
 def _check_order_of_rounds(reading: Reading) -> list[str]:
@@ -247,8 +235,7 @@ _MUCH_US = 1_000_000.0
 def check_integrity(reading: Reading) -> Integrity:
     """Check a device trace against the rules above."""
     trace, links, ours = reading.trace, reading.links, reading.round_of_activity
-    capturing = _capturing(trace)
-    expected = reading.launches & (reading.round_of_call != NO_ID) & ~capturing
+    expected = reading.launches & (reading.round_of_call != NO_ID) & ~_capturing(trace)
     matched = expected & reading.activities_of_call.any(axis=1)
     replays, replay_problems = _check_replays(reading)
     kernels = (trace.activities.kind == KERNEL) & (ours != NO_ID)
@@ -256,7 +243,11 @@ def check_integrity(reading: Reading) -> Integrity:
         *check_rounds(reading),
         *_check_sentinels(reading.layout),
         *_said(expected & ~matched, trace.calls, "launch calls have no kernel in the trace"),
-        *_check_memcpys(reading, capturing),
+        *_said(
+            _without_activity(reading, vocabulary.MEMCPY_CALL, MEMCPY),
+            trace.calls,
+            "memcpy calls have no copy in the trace",
+        ),
         *replay_problems,
         *_check_recorded(trace),
         *_check_duplicates(reading),
@@ -264,7 +255,11 @@ def check_integrity(reading: Reading) -> Integrity:
         *_check_recording(trace),
         *check_late_work(reading),
         *_check_contexts(reading),
-        *check_witnesses(reading),
+        *_check_repeated(reading),
+        *_check_external_ids(reading),
+        *_check_order_of_calls(reading),
+        *_check_order_of_streams(reading),
+        *_check_order_of_rounds(reading),
     ]
     return Integrity(
         problems=tuple(problems),
@@ -353,24 +348,20 @@ def _check_sentinels(layout: Layout) -> list[str]:
     ]
 
 
-def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
-    calls = reading.trace.calls
-    copies = (
-        calls.name.matching(vocabulary.MEMCPY_CALL) & (reading.round_of_call != NO_ID) & ~capturing
-    )
-    # A copy may also be carried out by a kernel (peer access, small strided copies).
-    copies &= ~reading.has(MEMCPY) & ~reading.has(KERNEL)
-    return _said(copies, calls, "memcpy calls have no copy in the trace")
+def _without_activity(reading: Reading, named: re.Pattern[str], kind: int) -> Bools:
+    """Which calls of the rounds have no activity of a kind, of those of a name that ought to. A
+    kernel may stand in for it (peer access, small strided copies)."""
+    found: Bools = reading.trace.calls.name.matching(named) & (reading.round_of_call != NO_ID)
+    found &= ~reading.has(kind) & ~reading.has(KERNEL)
+    if found.any():
+        found &= ~_capturing(reading.trace)
+    return found
 
 
 def unrecorded_memsets(reading: Reading) -> int:
     """How many memset calls of the rounds have no memset in the trace. Healthy traces have such
     calls, too, so that is no loss, but then nobody can say how many memsets there were."""
-    found = reading.trace.calls.name.matching(vocabulary.MEMSET_CALL) & (
-        reading.round_of_call != NO_ID
-    )
-    found &= ~reading.has(MEMSET) & ~reading.has(KERNEL)
-    return int((found & ~_capturing(reading.trace)).sum()) if found.any() else 0
+    return int(_without_activity(reading, vocabulary.MEMSET_CALL, MEMSET).sum())
 
 
 def _check_recorded(trace: Trace) -> list[str]:

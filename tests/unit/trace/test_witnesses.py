@@ -15,11 +15,8 @@ from built import (
     marks_of,
     operator,
     profile_of,
-    reading_of_events,
     round_of,
 )
-
-from pytest_kernelprof.trace.integrity import check_witnesses
 
 A_DEVICE = {"deviceProperties": [{"id": 0, "name": "a GPU"}]}
 
@@ -78,7 +75,7 @@ def test_a_kernel_that_names_another_operator_than_its_call_is_told(
 ) -> None:
     launch = call("cudaLaunchKernel", 10, 1, external_id=of_call)
     ran = with_args(kernel("k", 20, 1), **{"External id": of_kernel})
-    found = check_witnesses(reading_of_events(tmp_path, launch, ran))
+    found = problems(tmp_path, launch, ran)
     assert len(found) == told
 
 
