@@ -250,12 +250,6 @@ _NOT_FOUND = (
 )
 
 
-def runners() -> list[type]:
-    """The classes that run a package."""
-    module = getattr(load_torch()._C, "_aoti", None)
-    return [kind for kind in vars(module).values() if isinstance(kind, type)] if module else []
-
-
 def _mapped_libraries() -> list[str]:
     """Shared libraries of this process that are on disk, torch's own left out.
 
@@ -332,6 +326,10 @@ class WatchedCalls:
         kinds = set(_kinds(method.graph))
         self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
 
+    def look_at_library(self, library: Any) -> None:
+        """Note the kernels that a library gives to operators, now and later."""
+        self.given.append(library._op_impls)
+
     def code(self, operators: Collection[str]) -> CompiledCode:
         """The code that may have run, by the names of operators in the rounds as well."""
         found, torch = together(self._libraries.values()), load_torch()._C
@@ -349,19 +347,15 @@ class WatchedCalls:
 @contextlib.contextmanager
 def watch_calls() -> Iterator[WatchedCalls]:
     """Watch from any thread. A call costs a look into its graph or library."""
-    watched = WatchedCalls()
-    methods: list[tuple[Any, str, Look]] = [
-        (kind, name, watched.look_at_package)
-        for kind in runners()
-        for name in ("run", "boxed_run")
-        if name in vars(kind)
-    ]
-    methods.append((load_torch()._C.ScriptMethod, "__call__", watched.look_at_script))
-    library = load_torch().library.Library
-    methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
+    watched, torch = WatchedCalls(), load_torch()
+    packages = getattr(torch._C, "_aoti", None)
     with contextlib.ExitStack() as undoing:
-        for method in methods:
-            look_first(undoing, *method)
+        for kind in vars(packages).values() if packages else ():
+            for name in ("run", "boxed_run"):
+                if isinstance(kind, type) and name in vars(kind):
+                    look_first(undoing, kind, name, watched.look_at_package)
+        look_first(undoing, torch._C.ScriptMethod, "__call__", watched.look_at_script)
+        look_first(undoing, torch.library.Library, "impl", watched.look_at_library)
         yield watched
 
 
