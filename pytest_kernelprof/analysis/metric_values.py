@@ -109,7 +109,7 @@ _SHORT_NS = int(QUEUED_US * 1e3)
 def gaps_of(reading: Reading, line: DeviceTimeline) -> Gaps:
     """Class the gaps of every round: what the device waits for between two activities."""
     began, gap = line.reached[line.before], line.gap
-    call = reading.links.call_of_activity[line.rows[line.before + 1]]
+    call = reading.call_of_activity[line.rows[line.before + 1]]
     known = call != NO_ID
     returned = np.zeros(len(call), np.int64)
     returned[known] = reading.trace.calls.end[call[known]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.profile import Kernel
     from pytest_kernelprof.trace.columns import Input, Trace
-    from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.correlation import Reading
 
     Inputs = Sequence[Input]
 
@@ -359,8 +359,7 @@ class Rate:
 
 
 def rates(
-    trace: Trace,
-    links: Links,
+    reading: Reading,
     operators: Sequence[int],
     kernels: Sequence[Kernel],
     peaks: Peaks | None,
@@ -372,10 +371,11 @@ def rates(
         operators: the innermost operator of each kernel.
         kernels: their names tell the precision of float32 matrix products.
     """
+    trace, parent = reading.trace, reading.parent
     amounts: dict[int, Amount] = {}
     of_row: dict[int, list[Kernel]] = {}
     for operator, kernel in zip(operators, kernels, strict=True):
-        for row in ancestors(links, operator):
+        for row in ancestors(parent, operator):
             amount = amounts.get(row) or _amount_of_row(trace, row)
             if amount is not None:
                 amounts[row] = amount
@@ -383,7 +383,7 @@ def rates(
                 break
     # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
     # is not what the rest of the kernels do alone.
-    around = {above for row in amounts for above in ancestors(links, row) if above != row}
+    around = {above for row in amounts for above in ancestors(parent, row) if above != row}
     return tuple(
         Rate(
             trace.operators.name[row],

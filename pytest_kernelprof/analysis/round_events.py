@@ -40,7 +40,7 @@ def activity_rows(reading: Reading, kind: int) -> list[Ints]:
     """Of each round its activities of a kind, as rows of them in launch order."""
     acts, of_round = reading.trace.activities, reading.round_of_activity
     rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
-    calls = reading.links.call_of_activity[rows]
+    calls = reading.call_of_activity[rows]
     launched = acts.start[rows]
     launched[calls != NO_ID] = reading.trace.calls.start[calls[calls != NO_ID]]
     rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
@@ -58,12 +58,12 @@ def operators_of_kernels(reading: Reading, rows: Ints) -> list[int]:
 
 def operators_of_activities(reading: Reading, rows: Ints) -> list[int]:
     """The innermost operator around the launch of each activity, or ``NO_ID``."""
-    return operators_of_calls(reading, reading.links.call_of_activity[rows])
+    return operators_of_calls(reading, reading.call_of_activity[rows])
 
 
 def operators_of_calls(reading: Reading, calls: Ints) -> list[int]:
     """The innermost operator around each call, or ``NO_ID``."""
-    operators = np.append(reading.links.operator_of_call, NO_ID)  # NO_ID points to the last
+    operators = np.append(reading.operator_of_call, NO_ID)  # NO_ID points to the last
     found: list[int] = operators[calls].tolist()
     return found
 
@@ -84,7 +84,7 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
             acts.shared_memory[rows].tolist(),
             acts.device[rows].tolist(),
             acts.stream[rows].tolist(),
-            _names_of_calls(reading, reading.links.call_of_activity[rows]),
+            _names_of_calls(reading, reading.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
         )
     )
@@ -132,7 +132,7 @@ def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
     names, users = reading.trace.operators.name, users_of(reading)
-    above = users[np.append(reading.links.parent, NO_ID)]
+    above = users[np.append(reading.parent, NO_ID)]
     at = users[np.array(operators, np.int64)]
     # The chains so far as a tree: of each its last name, and which one it goes on from.
     node, last, before = np.zeros(len(at), np.int64), [0], [0]
@@ -170,7 +170,7 @@ def users_of(reading: Reading) -> Ints:
     at the end that of ``NO_ID``."""
     ops = reading.trace.operators
     ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
-    return nearest(reading.links.parent, ~ours)
+    return nearest(reading.parent, ~ours)
 
 
 def different_rounds(
@@ -186,7 +186,7 @@ def different_rounds(
     if len(names) < 2:
         return []
     users = users_of(reading)
-    above = users[np.append(reading.links.parent, NO_ID)]  # NO_ID points to the last
+    above = users[np.append(reading.parent, NO_ID)]  # NO_ID points to the last
     code = np.append(reading.trace.operators.name.codes, NO_ID).astype(np.int32)
     at = users[np.concatenate([np.array(one, np.int64) for one in operators])]
     levels = [np.concatenate(names).astype(np.int32)]
@@ -232,7 +232,7 @@ def read_rows(reading: Reading) -> list[Ints]:
 def _computing(reading: Reading) -> tuple[Bools, Bools]:
     """Tell which operators compute, and which lie below one that does or in a compilation. All
     compute where that is not noted."""
-    ops, parent = reading.trace.operators, reading.links.parent
+    ops, parent = reading.trace.operators, reading.parent
     recording = reading.trace.recording
     noted = recording.compute_operators
     counts = vocabulary.OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
@@ -280,16 +280,16 @@ def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
 def silent_regions(reading: Reading) -> int:
     """How many calls of compiled code in the rounds left no operator that computes, nor a graph
     that Inductor made: their back end computes elsewhere."""
-    ops, links = reading.trace.operators, reading.links
+    ops, parent = reading.trace.operators, reading.parent
     inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
     called = ops.name.matching(vocabulary.COMPILED_REGION) & inside
     regions = set(np.flatnonzero(called).tolist())
     if not regions:
         return 0
-    outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
+    outermost = {i for i in regions if regions.isdisjoint(list(ancestors(parent, i))[1:])}
     computes, _ = _computing(reading)
     telling = np.flatnonzero(computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)).tolist()
-    return len(outermost.difference(*(ancestors(links, i) for i in telling)))
+    return len(outermost.difference(*(ancestors(parent, i) for i in telling)))
 
 
 def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
@@ -315,7 +315,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
     One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
     for a wait whose call the profiler does not record.
     """
-    trace, links, of_round = reading.trace, reading.links, reading.round_of_call
+    trace, of_round = reading.trace, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
     chosen = waiting & (of_round != NO_ID) & ~_paused_calls(trace)
     if not reading.layout.annotated:
@@ -323,7 +323,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
         chosen[-1:] &= ~trace.calls.name[-1:].matching(vocabulary.CLOSING_CALL)
     seen: set[int] = set()
     for call in np.flatnonzero(chosen).tolist():
-        operator = int(links.operator_of_call[call])
+        operator = int(reading.operator_of_call[call])
         if operator != NO_ID and not trace.operators.annotation[operator]:
             if operator in seen:
                 continue
@@ -351,7 +351,7 @@ def waiting_calls(reading: Reading) -> Bools:
         vocabulary.POLLING
     )
     to_pageable = trace.activities.name.matching(vocabulary.TO_PAGEABLE)
-    copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
+    copies = reading.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
     waits[copies[copies != NO_ID]] = True
     return waits
 
@@ -437,7 +437,7 @@ def _nodes(reading: Reading, number: int, root: _Node) -> dict[int, _Node]:
     users = users_of(reading)
     inside = reading.round_of_operator == number
     rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
-    parents = users[reading.links.parent[rows]]  # NO_ID points to the last
+    parents = users[reading.parent[rows]]  # NO_ID points to the last
     named = zip(rows.tolist(), parents.tolist(), ops.name[rows].tolist(), strict=True)
     found: dict[int, _Node] = {}
     for row, parent, name in named:  # callers begin before what they call

@@ -366,8 +366,8 @@ class Run:
             agreement=self.agreement,
         )
         facts, peaks = shaped.facts, peaks_of(self.device.name)
-        trace, links = shaped.reading.trace, shaped.reading.links
-        found = rates(trace, links, facts.operators["kernel"], facts.profile.kernels, peaks)
+        operators, kernels = facts.operators["kernel"], facts.profile.kernels
+        found = rates(shaped.reading, operators, kernels, peaks)
         busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
@@ -409,6 +409,6 @@ def lines_of_another_run(
     with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(session.export())
-    lines = annotated_lines(again.reading.trace, again.reading.links)
+    lines = annotated_lines(again.reading)
     own = with_lines(profile, again.facts, lines)
     return _with_other_ranks(own, agreement, "the lines")

@@ -92,39 +92,6 @@ _MICROSECOND = 1_000
 _MOST_PROCESSES = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
-    """Indices into the tables of a trace; ``NO_ID`` where there is no partner.
-
-    Attributes:
-        parent: for each operator the operator that encloses it on its thread.
-        call_of_activity: for each activity its launch call, joined by correlation id.
-        operator_of_call: for each call its innermost operator, joined by External id where that
-            operator runs on the call's thread then, else by time on the thread. The two id spaces
-            are different numbers (pytorch #124388).
-    """
-
-    parent: Ints
-    call_of_activity: Ints
-    operator_of_call: Ints
-
-
-def link(trace: Trace) -> Links:
-    """Join the tables of a trace."""
-    calls, acts = trace.calls, trace.activities
-    of_calls = trace.process_of_thread[calls.thread]
-    call_of_activity = _find(
-        calls.correlation, acts.correlation, of_calls, processes_of_activities(trace)
-    )
-    operator_of_call = _operators_by_id(trace)
-    # A thread without operators, as one that polls, has none around its calls.
-    has_operators = np.zeros(len(trace.threads), np.bool_)
-    has_operators[trace.operators.thread] = True
-    left = np.flatnonzero((operator_of_call == NO_ID) & has_operators[calls.thread])
-    parent, operator_of_call[left] = _by_time(trace, left)
-    return Links(parent, call_of_activity, operator_of_call)
-
-
 def processes_of_activities(trace: Trace) -> Ints:
     """The process that each activity belongs to.
 
@@ -185,34 +152,41 @@ def _operators_by_id(trace: Trace) -> Ints:
     return found
 
 
-def _by_time(trace: Trace, calls: Ints) -> tuple[Ints, Ints]:
-    """The operator that encloses each operator on its thread, and the innermost one around each of
-    these calls."""
-    ops, count = trace.operators, len(trace.operators)
-    at = trace.calls.start[calls]
-    start = np.concatenate([ops.start, at])
-    end = np.concatenate([ops.end, at])
-    thread = np.concatenate([ops.thread, trace.calls.thread[calls]])
+def _operators(trace: Trace) -> tuple[Ints, Ints]:
+    """The operator that encloses each operator on its thread, and the innermost one of each
+    call."""
+    ops, calls, count = trace.operators, trace.calls, len(trace.operators)
+    of_call = _operators_by_id(trace)
+    # A thread without operators, as one that polls, has none around its calls.
+    has_operators = np.zeros(len(trace.threads), np.bool_)
+    has_operators[ops.thread] = True
+    left = np.flatnonzero((of_call == NO_ID) & has_operators[calls.thread])
+    start = np.concatenate([ops.start, calls.start[left]])
+    end = np.concatenate([ops.end, calls.start[left]])
+    thread = np.concatenate([ops.thread, calls.thread[left]])
     # A call at the very end of an operator is still its own.
     found = enclosing(thread, start, end, np.arange(len(start)) >= count)
-    return found[:count], found[count:]
+    of_call[left] = found[count:]
+    return found[:count], of_call
 
 
-def ancestors(links: Links, operator: int) -> Iterator[int]:
-    """The operator itself, then those that enclose it, from the inside out."""
+def ancestors(parent: Ints, operator: int) -> Iterator[int]:
+    """The operator itself, then those that enclose it, from the inside out; ``parent`` as in
+    ``Reading``."""
     while operator != NO_ID:
         yield operator
-        operator = int(links.parent[operator])
+        operator = int(parent[operator])
 
 
 def within(parent: Ints, chosen: Bools) -> Bools:
-    """Which operators lie in one of the chosen, at any depth; ``parent`` as in ``Links``."""
+    """Which operators lie in one of the chosen, at any depth; ``parent`` as in ``Reading``."""
     inside: Bools = nearest(parent, chosen)[parent] != NO_ID
     return inside
 
 
 def around(parent: Ints, chosen: Bools) -> Bools:
-    """Which operators have one of the chosen in them, at any depth; ``parent`` as in ``Links``."""
+    """Which operators have one of the chosen in them, at any depth; ``parent`` as in
+    ``Reading``."""
     found, above = np.zeros(len(parent) + 1, bool), parent[chosen]
     while len(above := np.unique(above[above != NO_ID])):
         found[above] = True
@@ -325,10 +299,15 @@ def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """A trace, and what belongs together in it: worked out once.
+    """A trace, and what belongs together in it, worked out once: as indices into its tables,
+    ``NO_ID`` where there is no partner.
 
     Attributes:
-        links: which activity, call and operator belong together.
+        parent: for each operator the operator that encloses it on its thread.
+        operator_of_call: for each call its innermost operator, joined by External id where that
+            operator runs on the call's thread then, else by time on the thread. The two id spaces
+            are different numbers (pytorch #124388).
+        call_of_activity: for each activity its launch call, joined by correlation id.
         layout: where the rounds lie.
         round_of_operator, round_of_call: the round in which each lies, else ``NO_ID``.
         round_of_activity: the round that caused each activity, else ``NO_ID``.
@@ -340,7 +319,9 @@ class Reading:
     """
 
     trace: Trace
-    links: Links
+    parent: Ints
+    operator_of_call: Ints
+    call_of_activity: Ints
     layout: Layout
     round_of_operator: Ints
     round_of_call: Ints
@@ -361,20 +342,23 @@ class Reading:
 
 def reading_of(trace: Trace) -> Reading:
     """Join the tables of a trace."""
-    calls, links = trace.calls, link(trace)
-    linked = links.call_of_activity != NO_ID
-    cells = 3 * links.call_of_activity[linked] + trace.activities.kind[linked]
+    calls, acts = trace.calls, trace.activities
+    of_calls, of_acts = trace.process_of_thread[calls.thread], processes_of_activities(trace)
+    call_of_activity = _find(calls.correlation, acts.correlation, of_calls, of_acts)
+    linked = call_of_activity != NO_ID
+    cells = 3 * call_of_activity[linked] + acts.kind[linked]
     counts = np.bincount(cells, minlength=3 * len(calls)).reshape(-1, 3)
     has_kernel = counts[:, KERNEL] > 0
-    layout, leaked = _lay_out(trace, has_kernel), _leaked(trace, links)
+    layout, leaked = _lay_out(trace, has_kernel), _leaked(trace, call_of_activity, of_acts)
     round_of_call = layout.round_at(calls.start)
     return Reading(
         trace,
-        links,
+        *_operators(trace),
+        call_of_activity,
         layout,
         layout.round_at(trace.operators.start),
         round_of_call,
-        _round_of_activity(trace, links, layout, round_of_call, leaked),
+        _round_of_activity(trace, call_of_activity, layout, round_of_call, leaked),
         counts,
         has_kernel
         | (calls.name.matching(vocabulary.LAUNCH) & ~calls.name.matching(vocabulary.NO_KERNEL)),
@@ -383,7 +367,7 @@ def reading_of(trace: Trace) -> Reading:
 
 
 def _round_of_activity(
-    trace: Trace, links: Links, layout: Layout, round_of_call: Ints, leaked: Bools
+    trace: Trace, call_of_activity: Ints, layout: Layout, round_of_call: Ints, leaked: Bools
 ) -> Ints:
     """The round that caused each activity, else ``NO_ID``.
 
@@ -391,25 +375,25 @@ def _round_of_activity(
     them. Kineto keeps only some driver calls: an activity without a recorded call belongs to the
     round in which it ran, provided that it started between our two synchronisations.
     """
-    found = np.append(round_of_call, NO_ID)[links.call_of_activity]  # NO_ID points to the last
-    orphans = (links.call_of_activity == NO_ID) & ~leaked
+    found = np.append(round_of_call, NO_ID)[call_of_activity]  # NO_ID points to the last
+    orphans = (call_of_activity == NO_ID) & ~leaked
     found[orphans] = layout.round_of_device(trace.activities.start[orphans])
     return found
 
 
-def _leaked(trace: Trace, links: Links) -> Bools:
+def _leaked(trace: Trace, call_of_activity: Ints, process_of_activity: Ints) -> Bools:
     """Activities of work that was launched before the recording began: ids grow, and theirs are
     smaller than every call's of the process. Times tell nothing, since nearly all such activities
     start after the first call. An absent id further on is of a call that is not recorded."""
     acts, calls = trace.activities, trace.calls
-    orphan = (links.call_of_activity == NO_ID) & (acts.correlation != NO_ID)
+    orphan = (call_of_activity == NO_ID) & (acts.correlation != NO_ID)
     if not orphan.any() or not len(calls):
         return np.zeros(len(acts), np.bool_)
     first = np.full(len(trace.process_of_thread), _END, np.int64)
     known = calls.correlation != NO_ID
     of_calls = trace.process_of_thread[calls.thread]
     np.minimum.at(first, of_calls[known], calls.correlation[known])
-    found: Bools = orphan & (acts.correlation < first[processes_of_activities(trace)])
+    found: Bools = orphan & (acts.correlation < first[process_of_activity])
     return found
 
 
@@ -457,17 +441,18 @@ def _rows(table: Table, rows: Bools) -> Table:
     )
 
 
-def annotated_lines(trace: Trace, links: Links) -> dict[int, str]:
+def annotated_lines(reading: Reading) -> dict[int, str]:
     """``file:line`` of each operator for which an attribution run left one.
 
     A backward operator takes the line of the forward operator that autograd's flow events name:
     the line of ``backward()`` would be the same for all. Any other takes the innermost line
     annotation around it.
     """
+    trace, parent = reading.trace, reading.parent
     names, prefix = trace.operators.name, OwnNames(trace.recording.nonce).line
-    around = nearest(links.parent, trace.operators.annotations(prefix))
+    around = nearest(parent, trace.operators.annotations(prefix))
     forward = _forward_of_backward(trace)
-    origin = np.append(forward, NO_ID)[nearest(links.parent, forward != NO_ID)]
+    origin = np.append(forward, NO_ID)[nearest(parent, forward != NO_ID)]
     line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
     rows = np.flatnonzero(line != NO_ID)
     texts = [name[len(prefix) :] for name in names[line[rows]].tolist()]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.trace.columns import Bools, Ints, Spans, Trace
-    from pytest_kernelprof.trace.correlation import Layout, Links, Reading
+    from pytest_kernelprof.trace.correlation import Layout, Reading
 
 
 _MOST_NAMED = 3
@@ -73,7 +73,7 @@ def _late(reading: Reading) -> list[str]:
 
 
 def _late_operators(reading: Reading) -> Ints:
-    ops, parent = reading.trace.operators, reading.links.parent
+    ops, parent = reading.trace.operators, reading.parent
     noted = reading.trace.recording
     computing = frozenset((*(noted.compute_operators or ()), *noted.decomposing_operators))
     others = (
@@ -103,12 +103,11 @@ def _outside(reading: Reading, at: Ints) -> Bools:
 
 
 def _check_repeated(reading: Reading) -> list[str]:
-    trace, links = reading.trace, reading.links
+    trace, known = reading.trace, reading.call_of_activity
     acts, calls, ops = trace.activities, trace.calls, trace.operators
     places = (acts.device, acts.context, acts.stream)
     activities = _repeated(acts, acts.correlation, *places) & (reading.round_of_activity != NO_ID)
     # Of two with one id the call tells already, unless it is a graph launch or was not recorded.
-    known = links.call_of_activity
     own_call = np.append(~calls.name.matching(vocabulary.MANY_ACTIVITIES), False)[known]
     activities &= ~own_call
     twice = _repeated(calls, calls.correlation, calls.thread) & (calls.correlation != NO_ID)
@@ -143,7 +142,7 @@ def _repeated(table: Spans, *ids: Ints) -> Bools:
 def _check_external_ids(reading: Reading) -> list[str]:
     """The profiler gives a call and what it launched the same operator's id; where it knows none,
     some versions write the correlation id."""
-    trace, rows = reading.trace, reading.links.call_of_activity
+    trace, rows = reading.trace, reading.call_of_activity
     acts, calls = trace.activities, trace.calls
     linked = np.flatnonzero((rows != NO_ID) & (reading.round_of_activity != NO_ID))
     mine, its = acts.external_id[linked], calls.external_id[rows[linked]]
@@ -168,13 +167,14 @@ def _check_order_of_calls(reading: Reading) -> list[str]:
 def _check_order_of_streams(reading: Reading) -> list[str]:
     """A stream runs what a thread launches on it in order; the nodes of a graph apart. Held in
     sessions of ours only: elsewhere several streams may bear one number."""
-    trace, links = reading.trace, reading.links
-    acts, calls = trace.activities, trace.calls
+    acts, calls = reading.trace.activities, reading.trace.calls
     if not reading.layout.annotated or not len(calls):
         return []
-    of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)[links.call_of_activity]
+    of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)[
+        reading.call_of_activity
+    ]
     rows = np.flatnonzero(~of_graph)
-    call = links.call_of_activity[rows]
+    call = reading.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
     wrong = np.zeros(len(acts), np.bool_)
     wrong[rows] = _overtaken(acts.start[rows], calls.start[call], *lanes)
@@ -196,7 +196,7 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
     """We wait for the device after each round, so a round's work is done when the next one's
     begins: on the device and in the context of our sentinels, which are what we wait for."""
     trace, of_round = reading.trace, reading.round_of_activity
-    acts, ran_by = trace.activities, reading.links.call_of_activity
+    acts, ran_by = trace.activities, reading.call_of_activity
     if not reading.layout.annotated:
         return []
     sentinels = (acts.kind == KERNEL) & (of_round == NO_ID) & (ran_by != NO_ID)
@@ -234,7 +234,7 @@ _MUCH_US = 1_000_000.0
 
 def check_integrity(reading: Reading) -> Integrity:
     """Check a device trace against the rules above."""
-    trace, links, ours = reading.trace, reading.links, reading.round_of_activity
+    trace, ours = reading.trace, reading.round_of_activity
     expected = reading.launches & (reading.round_of_call != NO_ID) & ~_capturing(trace)
     matched = expected & reading.activities_of_call.any(axis=1)
     replays, replay_problems = _check_replays(reading)
@@ -265,10 +265,10 @@ def check_integrity(reading: Reading) -> Integrity:
         problems=tuple(problems),
         launches=int(expected.sum()),
         matched=int(matched.sum()),
-        unknown_launches=int((kernels & (links.call_of_activity == NO_ID)).sum()),
+        unknown_launches=int((kernels & (reading.call_of_activity == NO_ID)).sum()),
         leaked=int(reading.leaked.sum()),
         graph_replays=replays,
-        clock_skew=_has_clock_skew(trace, links),
+        clock_skew=_has_clock_skew(reading),
         cold=cold_signs(reading),
         settled=trace.recording.settled,
         retakes=trace.recording.retakes,
@@ -461,7 +461,7 @@ def _check_contexts(reading: Reading) -> list[str]:
     """We wait for torch's context alone: of another one (PyCUDA's own, for example) a kernel that
     still runs is missing. Its launch call tells, where the profiler records that."""
     acts, ours = reading.trace.activities, reading.round_of_activity
-    orphan = reading.links.call_of_activity == NO_ID
+    orphan = reading.call_of_activity == NO_ID
     kernels = acts.kind == KERNEL
     sentinels = kernels & (ours == NO_ID) & ~orphan
     foreign = kernels & (ours != NO_ID) & orphan & among(acts.device, acts.device[sentinels])
@@ -476,10 +476,10 @@ def _check_contexts(reading: Reading) -> list[str]:
     )
 
 
-def _has_clock_skew(trace: Trace, links: Links) -> bool:
+def _has_clock_skew(reading: Reading) -> bool:
     """Whether an activity starts before its own launch: the clocks of host and device disagree."""
-    linked = links.call_of_activity != NO_ID
-    launched = trace.calls.start[links.call_of_activity[linked]]
+    trace, linked = reading.trace, reading.call_of_activity != NO_ID
+    launched = trace.calls.start[reading.call_of_activity[linked]]
     return bool((trace.activities.start[linked] < launched).any())
 
 

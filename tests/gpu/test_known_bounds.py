@@ -24,9 +24,8 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
     taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
-    trace, links, facts = taken.reading.trace, taken.reading.links, taken.facts
-    peaks = peaks_of(device.name)
-    return rates(trace, links, facts.operators["kernel"], facts.profile.kernels, peaks)
+    operators, kernels = taken.facts.operators["kernel"], taken.facts.profile.kernels
+    return rates(taken.reading, operators, kernels, peaks_of(device.name))
 
 
 def bound(call: Callable[[], object], known: str) -> Bound:

@@ -28,7 +28,7 @@ H200 = peaks_of("NVIDIA H200")
 def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
     facts = session_facts(session)
     operators, kernels = facts.operators["kernel"], facts.profile.kernels
-    return rates(session.trace, session.links, operators, kernels, peaks)
+    return rates(session, operators, kernels, peaks)
 
 
 def tflops(rate: Rate) -> float:

@@ -11,7 +11,7 @@ from built import Event, call, kernel, launched, operator, profile_of, reading_o
 from corpus import NAMES, reading
 
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID
-from pytest_kernelprof.trace.correlation import Links, ancestors, around, nearest, within
+from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
 
 
 def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None
     )  # fmt: skip
     names = found.trace.operators.name.tolist()
     chains = {
-        names[i]: [names[above] for above in ancestors(found.links, i)] for i in range(len(names))
+        names[i]: [names[above] for above in ancestors(found.parent, i)] for i in range(len(names))
     }
     assert chains == {
         "outer": ["outer"],
@@ -39,18 +39,18 @@ def test_of_two_operators_that_start_together_the_longer_is_outside(
     events = [operator("long", 0, 100), operator("short", 0, 50)]
     found = reading_of_events(tmp_path, events if parent_first else events[::-1])
     names = found.trace.operators.name.tolist()
-    assert found.links.parent[names.index("short")] == names.index("long")
-    assert found.links.parent[names.index("long")] == NO_ID
+    assert found.parent[names.index("short")] == names.index("long")
+    assert found.parent[names.index("long")] == NO_ID
 
 
 def test_an_operator_of_another_thread_encloses_nothing(tmp_path: Path) -> None:
     found = reading_of_events(tmp_path, operator("a", 0, 100, tid=1), operator("b", 10, 10, tid=2))
-    assert found.links.parent.tolist() == [NO_ID, NO_ID]
+    assert found.parent.tolist() == [NO_ID, NO_ID]
 
 
 def test_an_operator_that_ends_when_the_next_begins_does_not_enclose_it(tmp_path: Path) -> None:
     found = reading_of_events(tmp_path, operator("a", 0, 10), operator("b", 10, 10))
-    assert found.links.parent.tolist() == [NO_ID, NO_ID]
+    assert found.parent.tolist() == [NO_ID, NO_ID]
 
 
 def test_a_launch_belongs_to_the_operator_of_its_external_id(tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ def test_a_kernel_without_a_recorded_launch_has_no_operators(tmp_path: Path) -> 
 
 def test_events_without_ids_are_not_joined_to_each_other(tmp_path: Path) -> None:
     found = reading_of_events(tmp_path, call("cudaLaunchKernel", 0, -1), kernel("k", 50, -1))
-    assert found.links.call_of_activity.tolist() == [NO_ID]
+    assert found.call_of_activity.tolist() == [NO_ID]
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"triton_coop"}))
 def test_each_recorded_kernel_has_its_launch_before_it_runs(name: str) -> None:
     found = reading(name)
-    trace, calls = found.trace, found.links.call_of_activity
+    trace, calls = found.trace, found.call_of_activity
     kernels = trace.activities.kind == KERNEL
     assert (calls[kernels] != NO_ID).all()
     assert (trace.calls.start[calls[kernels]] <= trace.activities.start[kernels]).all()
@@ -128,8 +128,7 @@ def test_what_lies_in_something_is_found_in_as_few_steps_as_its_depth_has_digits
     draw = random.Random(seed)
     parent = np.array([draw.randrange(-1, i) for i in range(200)])
     chosen = np.array([draw.random() < 0.05 for _ in parent])
-    links = Links(parent, parent, parent)
-    chains = [list(ancestors(links, row)) for row in range(len(parent))]
+    chains = [list(ancestors(parent, row)) for row in range(len(parent))]
     outermost = nearest(parent, parent == NO_ID)[:-1]
     assert outermost.tolist() == [above[-1] for above in chains]
     assert within(parent, chosen).tolist() == [chosen[above[1:]].any() for above in chains]

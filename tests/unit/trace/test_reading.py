@@ -27,8 +27,8 @@ def test_rounds_activities_calls_and_launches_are_joined(tmp_path: Path) -> None
     assert found.round_of_call.tolist() == [0, 0, NO_ID, 1]
     assert found.round_of_activity.tolist() == [0, NO_ID, 1]
     assert found.launches.tolist() == [True, False, True, True]
-    assert found.links.call_of_activity.tolist() == [0, 2, 3]
-    names = [found.trace.operators.name[i] for i in found.links.operator_of_call[:2]]
+    assert found.call_of_activity.tolist() == [0, 2, 3]
+    names = [found.trace.operators.name[i] for i in found.operator_of_call[:2]]
     assert names == ["op", "op"]
 
 
@@ -47,13 +47,13 @@ def test_a_trace_without_events_can_be_read(tmp_path: Path) -> None:
 def test_a_kernel_without_a_call_has_its_round_and_no_launch(tmp_path: Path) -> None:
     found = reading_of_events(tmp_path, round_of(0, 0, 50), kernel("k", 70, 9))
     assert found.round_of_activity.tolist() == [0]
-    assert found.links.call_of_activity.tolist() == [NO_ID]
+    assert found.call_of_activity.tolist() == [NO_ID]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_joins_of_a_recorded_trace_hang_together(name: str) -> None:
     found = reading(name)
-    trace, calls = found.trace, found.links.call_of_activity
+    trace, calls = found.trace, found.call_of_activity
     assert len(found.round_of_activity) == len(trace.activities)
     assert len(found.round_of_call) == len(found.launches) == len(trace.calls)
     linked = calls != NO_ID

@@ -33,7 +33,7 @@ def by_name(found: Reading, lines: dict[int, str]) -> dict[str, str]:
 
 def annotated(folder: Path, *events: Event) -> dict[str, str]:
     found = reading_of_events(folder, *events)
-    return by_name(found, annotated_lines(found.trace, found.links))
+    return by_name(found, annotated_lines(found))
 
 
 def framed(folder: Path, *events: Event) -> dict[str, str]:
