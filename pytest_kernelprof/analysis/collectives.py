@@ -19,9 +19,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
-from pytest_kernelprof.analysis.round_events import kernel_rows
+from pytest_kernelprof.analysis.round_events import activity_rows
 from pytest_kernelprof.records.profile import Collective, Profile
-from pytest_kernelprof.trace.columns import NO_ID, Announced
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def communication_metrics(reading: Reading) -> dict[str, Metric]:
     if on_the_host:
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
     chosen = _communicating(reading)
-    rows = [(of_round[chosen[of_round]], of_round) for of_round in kernel_rows(reading)]
+    rows = [(of_round[chosen[of_round]], of_round) for of_round in activity_rows(reading, KERNEL)]
     why = ONE_RANK if any(len(ours) for ours, _ in rows) else _NO_COMMUNICATION
     return {
         "comm_time": metric_of("comm_time", [_took(reading, ours).sum() / 1e3 for ours, _ in rows]),
@@ -67,7 +67,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     Args:
         fullest: which round. What the others took is there too, where they communicate alike.
     """
-    chosen, rows = _communicating(reading), kernel_rows(reading)
+    chosen, rows = _communicating(reading), activity_rows(reading, KERNEL)
     places = np.flatnonzero(chosen[rows[fullest]])
     if not len(places):
         return ()
@@ -192,7 +192,7 @@ def _number(profile: Profile) -> int:
 
 
 def _without(profile: Profile, why: str) -> Profile:
-    names = ("comm_transfer", "comm_wait") if profile.collectives else ()
+    names = _TOGETHER if profile.collectives else ()
     return replace(profile, metrics=profile.metrics | {name: absent(name, why) for name in names})
 
 

@@ -24,16 +24,14 @@ if TYPE_CHECKING:
 What = Literal["kernel", "copy", "wait"]
 
 
-def kernel_rows(reading: Reading) -> list[Ints]:
-    """Of each round its kernels, as rows of the activities in launch order."""
-    return activity_rows(reading, KERNEL)
-
-
 def counted_rows(reading: Reading) -> list[Ints]:
     """Of each round what counts as its kernels: on the CPU its compute operators, as rows of the
-    operators."""
-    on_cpu = reading.trace.device_kind == "cpu"
-    return _operator_rows(reading) if on_cpu else kernel_rows(reading)
+    operators in order; all of its outermost operators where the trace does not say which of them
+    compute."""
+    if reading.trace.device_kind != "cpu":
+        return activity_rows(reading, KERNEL)
+    computes, covered = _computing(reading)
+    return _of_rounds(reading, computes & ~covered)
 
 
 def activity_rows(reading: Reading, kind: int) -> list[Ints]:
@@ -207,13 +205,6 @@ def different_rounds(
 _TO_PYTHON = frozenset(["PythonDispatchMode", "PythonSubclass"])
 _READ = "aten::_local_scalar_dense"
 _NO_DIMENSIONS = (0, 0, 0)
-
-
-def _operator_rows(reading: Reading) -> list[Ints]:
-    """Of each round its compute operators, as rows of the operators in order; all of its outermost
-    operators where the trace does not say which of them compute."""
-    computes, covered = _computing(reading)
-    return _of_rounds(reading, computes & ~covered)
 
 
 def read_rows(reading: Reading) -> list[Ints]:

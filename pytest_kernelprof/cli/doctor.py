@@ -81,7 +81,7 @@ def run(_: argparse.Namespace) -> int:
         words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."
         print(words, file=sys.stderr, flush=True)
     findings = diagnose(examine_machine())
-    print("\n".join(lines_of(findings)))
+    print("\n".join(map(units.printable, lines_of(findings))))
     return int(has_failure(findings))
 
 
@@ -241,7 +241,7 @@ def _subscribers(machine: Machine) -> Found:
 def _kineto(machine: Machine) -> Found:
     set_here = {
         name: value
-        for name, value in machine.environment.items()
+        for name, value in sorted(machine.environment.items())
         if name.startswith("KINETO_") or "CUPTI" in name
     }
     shown = ", ".join(f"{name}={value}" for name, value in set_here.items())
@@ -342,10 +342,6 @@ CanaryState = Literal["seen", "blind", "no gpu", "crashed"]
 
 _TIMEOUT_S = 180.0
 _PACKAGES = ("pytest", "pytest-benchmark", "pytest-kernelprof", "triton")
-_VARIABLES = re.compile(
-    r"CUDA_VISIBLE_DEVICES$|CUDA_INJECTION64_PATH$|CUDA_LAUNCH_BLOCKING$|NVIDIA_VISIBLE_DEVICES$"
-    r"|NSYS_|NV_NSIGHT_|NV_COMPUTE_PROFILER|KINETO_|TEARDOWN_CUPTI$|DISABLE_CUPTI|TRITON_INTERPRET$"
-)
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _ANSWER = "kernelprof-answer:"
 
@@ -391,7 +387,7 @@ class Machine:
         packages: versions of installed packages by name, without those that are missing.
         driver: version of the NVIDIA driver; empty if none is loaded.
         permissions: who may profile, and whether this process may.
-        environment: the environment variables that matter to CUDA, CUPTI and Kineto.
+        environment: the environment variables.
         injected: profiling libraries that are loaded into this process.
         canary: a canary kernel under a CPU and CUDA profile, in a new process.
         canary_after_cpu: the same after a CPU-only profile; None if not tried.
@@ -428,21 +424,12 @@ def examine_machine() -> Machine:
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
         permissions=procfs.permissions(),
-        environment=_environment(),
+        environment=os.environ,
         injected=procfs.injected_libraries(procfs.mapped_files()),
         temp_folder=folder,
         temp_error=temp_error,
         temp_free_bytes=free,
     )
-
-
-def _environment() -> dict[str, str]:
-    """Return the variables that matter; bytes that are no text become printable escapes."""
-    return {
-        name: value.encode(errors="backslashreplace").decode()
-        for name, value in sorted(os.environ.items())
-        if _VARIABLES.match(name)
-    }
 
 
 def driver_version(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from pytest_kernelprof.analysis.round_events import kernel_rows, timeline_of_round
+from pytest_kernelprof.analysis.round_events import activity_rows, timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
@@ -21,7 +21,7 @@ from pytest_kernelprof.profiler.compiled_code import WatchedCalls, code_of_graph
 from pytest_kernelprof.profiler.session import Recorded, Session
 from pytest_kernelprof.profiler.tensors import describe
 from pytest_kernelprof.records.comparison import Sampled
-from pytest_kernelprof.trace.columns import NO_ID
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
@@ -233,7 +233,7 @@ def times_of(taken: Taken) -> tuple[float, ...]:
 
 def _medians(taken: Taken) -> tuple[float, ...]:
     """Return the median of each kernel in launch order; empty if the rounds differ."""
-    acts, rows = taken.reading.trace.activities, kernel_rows(taken.reading)
+    acts, rows = taken.reading.trace.activities, activity_rows(taken.reading, KERNEL)
     names = [acts.name[one].tolist() for one in rows]
     if not rows or any(other != names[0] for other in names):
         return ()

@@ -248,7 +248,14 @@ def refuse_to_nest() -> None:
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
     if here or torch.any_profiler_runs:
-        raise ProfilerUnavailable(_already_running("this thread" if here else "another thread"))
+        holder, where = torch_profiler.who_gives_way(), "this thread" if here else "another thread"
+        raise ProfilerUnavailable(
+            holder.refusal
+            if holder is not None
+            else f"a torch profiler is already running, started in {where} by other code than "
+            "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
+            "or run with --kernelprof-disable to profile by hand"
+        )
     monitor = sys.modules.get("torch.profiler._cupti_monitor")
     if monitor is not None and monitor.get_monitor() is not None:
         raise ProfilerUnavailable(
@@ -259,14 +266,3 @@ def refuse_to_nest() -> None:
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )
-
-
-def _already_running(thread: str) -> str:
-    holder = torch_profiler.who_gives_way()
-    if holder is not None:
-        return holder.refusal
-    return (
-        f"a torch profiler is already running, started in {thread} by other code than "
-        "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
-        "or run with --kernelprof-disable to profile by hand"
-    )

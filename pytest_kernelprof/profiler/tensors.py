@@ -39,8 +39,8 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> tup
     """
     torch = load_torch()
     named = [*((f"argument {i}", one) for i, one in enumerate(args, 1)), *kwargs.items()]
-    given = (leaf for name, one in named for leaf in leaves(torch, name, one, _DEEPEST))
-    made = leaves(torch, "the result", result, _DEEPEST)
+    given = (leaf for name, one in named for leaf in leaves(name, one, _DEEPEST))
+    made = leaves("the result", result, _DEEPEST)
     lines = [
         f"{path}: {_words(torch, leaf)}" for path, leaf in itertools.islice(given, _MOST_LINES)
     ]
@@ -50,18 +50,18 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> tup
     return tuple(lines)
 
 
-def leaves(torch: Any, path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """What stands in lists, tuples, dicts and dataclasses, each with its place."""
     if isinstance(value, (list, tuple)) and depth:
         for i, one in enumerate(value):
-            yield from leaves(torch, f"{path}[{i}]", one, depth - 1)
+            yield from leaves(f"{path}[{i}]", one, depth - 1)
     elif isinstance(value, dict) and depth:
         for key, one in value.items():
-            yield from leaves(torch, f"{path}[{str(key)[:_LONGEST]!r}]", one, depth - 1)
+            yield from leaves(f"{path}[{str(key)[:_LONGEST]!r}]", one, depth - 1)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth:
         for field in dataclasses.fields(value):
             one = getattr(value, field.name, None)
-            yield from leaves(torch, f"{path}.{field.name}", one, depth - 1)
+            yield from leaves(f"{path}.{field.name}", one, depth - 1)
     else:
         yield path, value
 
@@ -129,7 +129,7 @@ def likeness(result: Any, reference: Any) -> Likeness:
 def _likeness(torch: Any, result: Any, reference: Any) -> Likeness:
     with without_modes():
         one, other = (
-            dict(itertools.islice(leaves(torch, "the result", of, _DEEPEST), _MOST_LEAVES))
+            dict(itertools.islice(leaves("the result", of, _DEEPEST), _MOST_LEAVES))
             for of in (result, reference)
         )
         if one.keys().isdisjoint(other):

@@ -42,19 +42,18 @@ def mark_as_used(handle: int) -> None:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def sweep(place: str, prefix: str, ours: str) -> None:
+def sweep(place: str, ours: str) -> None:
     """Remove the folders of killed processes; whatever hinders that is no concern of this run.
 
     Args:
-        place: where they are. prefix: what their names begin with, before the process's number.
-        ours: the folder of this process, which was just made.
+        place: where they are. ours: the folder of this process, which was just made.
     """
     if sys.platform != "linux" or fcntl is None:
         return
     with contextlib.suppress(OSError):
         now = Real.lstat(ours).st_mtime
         for name in Real.listdir(place):
-            if name.startswith(prefix) and _is_gone(name[len(prefix) :].partition("-")[0]):
+            if name.startswith(_PREFIX) and _is_gone(name[len(_PREFIX) :].partition("-")[0]):
                 with contextlib.suppress(OSError):
                     _remove(os.path.join(place, name), now - _OLD_S)
 
@@ -169,7 +168,7 @@ class Scratch:
         killed processes have left beside it is removed."""
         for place in self._places:
             with contextlib.suppress(OSError):
-                sweep(place, _PREFIX, self._folder(place).path)
+                sweep(place, self._folder(place).path)
                 return
 
     def save(self, write: Callable[[str], object]) -> TraceFile:

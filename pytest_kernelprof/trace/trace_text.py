@@ -20,7 +20,6 @@ from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Iterator
     from io import FileIO
 
@@ -103,7 +102,9 @@ def _unpacked(text: Text, source: str) -> bytes:
 def _regular(source: str, most: int) -> Iterator[FileIO]:
     """Open a regular file, and name what goes wrong with it meanwhile."""
     try:
-        with Real.file(source, opener=_open_at_once) as file:
+        with Real.file(
+            source, opener=lambda path, flags: Real.open_handle(path, flags | _AT_ONCE)
+        ) as file:
             found = Real.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise TraceError(
@@ -121,10 +122,6 @@ def _regular(source: str, most: int) -> Iterator[FileIO]:
         if "null" not in str(error):
             raise
         raise TraceError(f"{source!r}: cannot be read: {error}") from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return Real.open_handle(path, flags | _AT_ONCE)
 
 
 def _too_much(source: str, size: str) -> str:

@@ -110,7 +110,6 @@ _COMMUNICATES = re.compile(
 _OPERATION = re.compile(
     r"nccl(?:Symk?)?(?:Dev)?Kernel_([A-Z][A-Za-z]+)|nccl([A-Z][a-z]+(?:Reduce|Gather|Scatter|Recv)?)"
 )
-_NO_OPERATION = ("Generic",)
 # What gloo does on the host, as torch annotates it.
 GLOO = "gloo:"
 
@@ -125,7 +124,7 @@ def operation_of(name: str) -> str:
     """What a communication kernel does by its name: "AllReduce"; empty where that does not say."""
     found = _OPERATION.search(name)
     operation = (found[1] or found[2]) if found else ""
-    return "" if operation in _NO_OPERATION else operation
+    return "" if operation == "Generic" else operation
 
 
 # Copies name the kinds of memory that they go between.

@@ -61,7 +61,7 @@ def test_our_own_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     held = Scratch((str(tmp_path),))
     held.hold()
     (ours,) = tmp_path.iterdir()
-    trace_folder.sweep(str(tmp_path), "kernelprof-traces-", str(ours))
+    trace_folder.sweep(str(tmp_path), str(ours))
     assert ours.exists()
     held.clear()
     assert not ours.exists()
