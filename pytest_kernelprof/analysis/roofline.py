@@ -84,6 +84,12 @@ def _read(one: Input) -> int:
     )
 
 
+def _sums(a: Input, b: Input, count: int, length: int, *added: Input) -> Amount:
+    """So many sums of so many products of numbers of two tensors; others are added to them."""
+    moved = sum(map(_read, (a, b, *added))) + count * _size(a)
+    return Amount(2 * count * length, moved, a.dtype, matrix=True)
+
+
 def _product(first: int, dimensions: int) -> Callable[[Inputs], Amount]:
     """Matrix products whose operands are the inputs ``first`` and the next; what comes before is
     added to them (``addmm``)."""
@@ -93,9 +99,7 @@ def _product(first: int, dimensions: int) -> Callable[[Inputs], Amount]:
         (*batch, m, k), (*other, inner, n) = a.shape, b.shape
         if len(a.shape) != dimensions or inner != k or batch != other:
             raise ValueError
-        out = math.prod(batch) * m * n
-        moved = _read(a) + _read(b) + out * _size(a) + sum(map(_read, inputs[:first]))
-        return Amount(2 * out * k, moved, a.dtype, True)
+        return _sums(a, b, math.prod(batch) * m * n, k, *inputs[:first])
 
     return amount
 
@@ -105,9 +109,8 @@ def _linear(inputs: Inputs) -> Amount:
     n, k = weight.shape
     if x.shape[-1] != k:
         raise ValueError
-    out = math.prod(x.shape[:-1]) * n
-    bias = sum(_read(one) for one in inputs[2:3] if one.shape)
-    return Amount(2 * out * k, _read(x) + _read(weight) + out * _size(x) + bias, x.dtype, True)
+    bias = [one for one in inputs[2:3] if one.shape]
+    return _sums(x, weight, math.prod(x.shape[:-1]) * n, k, *bias)
 
 
 def _matmul(inputs: Inputs) -> Amount:
@@ -120,7 +123,7 @@ def _matmul(inputs: Inputs) -> Amount:
     if left[-1] != right[-2]:
         raise ValueError
     out = math.prod(_broadcast([left[:-2], right[:-2]])) * left[-2] * right[-1]
-    return Amount(2 * out * left[-1], _read(a) + _read(b) + out * _size(a), a.dtype, True)
+    return _sums(a, b, out, left[-1])
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -158,8 +161,7 @@ def _convolution(inputs: Inputs) -> Amount:
     if min(sides) < 1:
         raise ValueError
     out = x.shape[0] * weight.shape[0] * math.prod(sides)
-    moved = _read(x) + _read(weight) + out * _size(x)
-    return Amount(2 * out * math.prod(weight.shape[1:]), moved, x.dtype, True)
+    return _sums(x, weight, out, math.prod(weight.shape[1:]))
 
 
 def _attention(causal: int) -> Callable[[Inputs], Amount]:

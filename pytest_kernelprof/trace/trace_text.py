@@ -141,10 +141,6 @@ _KEY = b'"kernelprof"'
 _FRONT = b"{" + _KEY + b":"
 
 
-class _Notes(msgspec.Struct):
-    kernelprof: msgspec.Raw = msgspec.Raw()
-
-
 def write_trace(
     source: str | os.PathLike[str],
     recording: Recording,
@@ -178,12 +174,9 @@ def _without_notes(data: bytes) -> bytes:
     """
     if _KEY not in data:
         return data
-    if data.startswith(_FRONT):
-        noted = bytes(msgspec.json.decode(data, type=_Notes).kernelprof)
-        end = len(_FRONT) + len(noted)
-        if data[len(_FRONT) : end + 1] == noted + b",":
-            return b"{" + data[end + 1 :]
     parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    if parts.pop("kernelprof", None) is None:
+    noted = parts.pop("kernelprof", None)
+    if noted is None:
         return data
-    return msgspec.json.encode(parts)
+    front = _FRONT + bytes(noted) + b","
+    return b"{" + data[len(front) :] if data.startswith(front) else msgspec.json.encode(parts)
