@@ -35,6 +35,7 @@ _AT_MOST = 4
 _TO_WAKE_UP_S = 0.0002
 _TO_BE_SURE_S = 0.005
 _BUSY_NS = 100_000  # meanwhile: a thread that only looks for work takes less
+_LOOKS = 3
 _POLL_S = 0.0005
 _SHORT_WAIT_S = 1.0
 _WAIT = ("threading.py", "wait")
@@ -99,11 +100,13 @@ def at_work(first: AtWork | None = None) -> AtWork:
     if first is not None:
         gone_on = [key for key in threads if isinstance(key[1], _Place) and _is_older(key, first)]
         threads = {key: threads[key] for key in threads.keys() - gone_on} | dict(first.threads)
-    placed = {key[0]: _cpu_ns(key[0]) for key in threads if isinstance(key[1], _Place)}
-    if placed:
-        sleep(_TO_WAKE_UP_S)
-        busy = (one for one, used in placed.items() if _cpu_ns(one) - used > _BUSY_NS)
-        threads |= {(one, None): "" for one in busy}
+    busy = [key[0] for key in threads if isinstance(key[1], _Place)]
+    for _ in range(_LOOKS):  # one that polls computes in one of them, if it wakes up there
+        used = {one: _cpu_ns(one) for one in busy}
+        if busy:
+            sleep(_TO_WAKE_UP_S)
+        busy = [one for one in busy if _cpu_ns(one) - used[one] > _BUSY_NS]
+    threads |= {(one, None): "" for one in busy}
     return AtWork(threads, _tasks(), frozenset(_other_threads()), len(_forks))
 
 

@@ -53,12 +53,14 @@ def record(call: Call, path: Path) -> Recorded:
     facts = session_facts(reading)
     profile = profile_of(facts, trace.recording)
     parts: Any = {"kernel": call.kernels, "copy": call.copies, "wait": call.waits}
-    lines = [one.at for items in parts.values() for one in items]
     number = itertools.count()
-    operators = {what: [next(number) for _ in items] for what, items in parts.items()}
-    attributed = with_lines(
-        profile, dataclasses.replace(facts, operators=operators), dict(enumerate(lines))
-    )
+    operators = {what: [next(number) for _ in rows] for what, rows in facts.operators.items()}
+    lines = {
+        row: one.at
+        for what, rows in operators.items()
+        for row, one in zip(rows, parts[what], strict=False)  # copies may be waits, too
+    }
+    attributed = with_lines(profile, dataclasses.replace(facts, operators=operators), lines)
     return Recorded(path, recording, profile, attributed, timeline_of_round(reading, facts.fullest))
 
 

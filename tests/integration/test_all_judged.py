@@ -192,7 +192,7 @@ def test_expected(kernel_profile): kernel_profile(three)
 """,
         "--kernelprof-markdown=run.md",
     )
-    told = "1 of 1 test is within its limits\n\n1 expected failure, 1 skipped"
+    told = "1 of 1 test is within its limits; 1 expected failure, 1 skipped"
     assert Path("run.md").read_text().startswith(f"### ✅ {told}")
 
 
