@@ -15,14 +15,14 @@ from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.analysis.round_events import operator_tree
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.comparison.judge import compare_traces
-from pytest_kernelprof.comparison.kernel_diff import side_by_side
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
 from pytest_kernelprof.report import commands
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.ranks import Rank
+from pytest_kernelprof.summary.ranks import Rank, odd_ones
 from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.vocabulary import origin_of
@@ -69,7 +69,10 @@ def show(chosen: argparse.Namespace) -> int:
 
 
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
-    print_lines(commands.rank_lines(ranks, unread, style_of_output()))
+    diffs = {
+        one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
+    }
+    print_lines(commands.rank_lines(ranks, unread, diffs, style_of_output()))
     complete = all(one.profile.integrity.complete for one in ranks)
     return 0 if complete and not unread else 1
 

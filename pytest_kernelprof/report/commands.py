@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import TEST_STATES, fusions_of
 from pytest_kernelprof.report import kernel_tables
@@ -310,11 +309,14 @@ def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
 _MOST_ODD, _MOST_CHANGES = 3, 6
 
 
-def rank_lines(ranks: Sequence[Rank], unread: Mapping[str, str], style: Style) -> list[Line]:
+def rank_lines(
+    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, KernelDiff], style: Style
+) -> list[Line]:
     """Return which rank differs, a row for each, and how its kernels differ.
 
     Args:
         unread: by the name of a file why it is no trace.
+        diffs: by the name of a rank that differs, how its kernels differ from those of most.
     """
     # Files that no number of a rank is found in the names of are traces.
     numbered = all(one.name.partition(".")[0].isdigit() for one in ranks)
@@ -326,8 +328,8 @@ def rank_lines(ranks: Sequence[Rank], unread: Mapping[str, str], style: Style) -
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
     lines += [(), *kernel_tables.rank_table(ranks, what).coloured(style)]
     for one in odd:
-        diff = diff_profiles(one.like.profile, one.rank.profile)
-        changes = kernel_tables.change_table(diff.changes, most=_MOST_CHANGES)
+        diff = diffs.get(one.rank.name)
+        changes = kernel_tables.change_table(diff.changes if diff else (), most=_MOST_CHANGES)
         if changes.signs:
             lines += [(), (Span(f"{what} {one.rank.name}, compared with {one.like.name}:"),)]
             lines += changes.coloured(style)

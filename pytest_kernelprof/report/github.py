@@ -160,11 +160,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
 def _cause(one: Cause, place: Place | None) -> str:
     """With its lines where they are not the one that the annotation stands at."""
     elsewhere = len(one.lines) > 1 or (one.place or place) != place
-    return (
-        f"{wording.signed(one)} ({lines})"
-        if elsewhere and (lines := wording.shown_lines(one))
-        else wording.signed(one)
-    )
+    lines = wording.shown_lines(one) if elsewhere else ""
+    return f"{wording.signed(one)} ({lines})" if lines else wording.signed(one)
 
 
 def _together(rows: Sequence[Entry]) -> str:

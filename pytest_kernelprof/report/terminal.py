@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MOST_CAUSES = 3
 """So many causes of a row are told."""
-_MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 8, 60, 40, 3
+_MOST_TESTS, _MOST_CHANGED, _MOST_NOTES = 8, 60, 3
 _SIGN, _INDENT = 2, 4
 
 
@@ -268,7 +268,7 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
             yield from ((Span(" " * (_SIGN + laid.indent) + one),) for one in more)
             yield from _below_lines(row, causes, laid.shown, style)
             if isinstance(row, Row) and style.verbosity > 1 and marked and not row.failed:
-                kernels = kernel_table(row.profile, most=_MOST_KERNELS).lines(style.within(_INDENT))
+                kernels = kernel_table(row.profile).lines(style.within(_INDENT))
                 yield from ((Span(" " * _INDENT + one),) for one in kernels)
         if left_out := sum(len(row.each) for row, _ in group.entries[len(shown) :]):
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
@@ -371,10 +371,8 @@ def columns_of(entries: Sequence[Entry], *, verbose: bool) -> list[Column]:
 def _has_other_launches(row: Row) -> bool:
     if "launches" in row.broken and "kernels" not in row.broken:
         return True
-    return wording.value_of(row.profile, "launches") not in (
-        None,
-        wording.value_of(row.profile, "kernels"),
-    )
+    launches, kernels = (wording.value_of(row.profile, name) for name in ("launches", "kernels"))
+    return launches not in (None, kernels)
 
 
 def _stands_out(rows: Sequence[Row], metric: str) -> bool:
@@ -401,11 +399,9 @@ def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
 
 def _delta(row: Row, metric: str) -> MetricDelta | None:
     one = row.comparison
-    return (
-        comparisons.deltas_of(one).get(metric)
-        if one is not None and one.source != "snapshot"
-        else None
-    )
+    if one is None or one.source == "snapshot":
+        return None
+    return comparisons.deltas_of(one).get(metric)
 
 
 def _cell(row: Row, metric: str, unit: TimeUnit) -> str:

@@ -567,12 +567,9 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     """
     problems = [one for problem in summary.problems for one in problem.rows]
     told = {id(each) for one in problems for each in one.each}
-    compared = (
-        (weight_of(row.comparison), row)
-        for row in summary.folded
-        if id(row.each[0]) not in told and row.comparison is not None and _is_changed(row)
-    )
-    changed = [row for _, row in sorted(compared, key=lambda one: one[0])]
+    left = (row for row in summary.folded if id(row.each[0]) not in told)
+    compared = [(one, row) for row in left if (one := _change_of(row)) is not None]
+    changed = [row for _, row in sorted(compared, key=lambda one: weight_of(one[0]))]
     told |= {id(each) for one in changed for each in one.each}
     rows = summary.rows if unfolded else summary.folded
     rest = sorted((one for one in rows if id(one.each[0]) not in told), key=costliest_first)
@@ -591,11 +588,12 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     )
 
 
-def _is_changed(row: records.Row) -> bool:
+def _change_of(row: records.Row) -> ProfileComparison | None:
+    """How a row differs from its baseline, other than its snapshot; None where it does not."""
     one = row.comparison
     if one is None or one.source == "snapshot" or row.told == "rerun":
-        return False
-    return result_of(one) not in ("same", "not compared")
+        return None
+    return None if result_of(one) in ("same", "not compared") else one
 
 
 def _left_words(rows: Sequence[records.Row], shown: Collection[str]) -> str:

@@ -191,8 +191,8 @@ def count_change(one: MetricDelta, counted: str = "kernels") -> str:
     Args:
         counted: what the metric ``kernels`` counts.
     """
-    old, new = wording.pair(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
-    return f"{counted if one.name == 'kernels' else one.name} {old} -> {new}"
+    change = wording.changed(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
+    return f"{counted if one.name == 'kernels' else one.name} {change}"
 
 
 def delta_line(one: MetricDelta, counted: str = "kernels", *, sure: bool = False) -> str:
