@@ -102,8 +102,8 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     assert (
         f"aten::add x100 at test_it.py:{line}; aten::mul x100 at test_it.py:{line + 2}" in command
     )
-    assert "%0Ato do: call fewer operators, or allow max_kernels(200)%0A" in command
-    assert command.endswith("%0Arun again: pytest test_it.py::test_many")
+    todo = "%0Ato do: call fewer operators, or allow max_kernels(200), then run again: pytest "
+    assert command.endswith(f"{todo}test_it.py::test_many --kernelprof-device=cpu")
 
 
 def test_outside_of_github_the_run_says_so_and_fails_by_nothing(

@@ -17,7 +17,6 @@ from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.records.document import Test
-from pytest_kernelprof.trace import correlation
 
 X = torch.ones(4)
 
@@ -34,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for module, name in ((sessions, "read_trace"), (correlation, "link"), (ledger, "evaluate")):
+    for module, name in ((sessions, "read_trace"), (sessions, "reading_of"), (ledger, "evaluate")):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     return counted
 
@@ -50,10 +49,10 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     allowed: int, outcome: str, taken: int, calls: Counter[str]
 ) -> None:
     _, measurement = measure(two_operators, plan_of("cpu", Needs()))
-    assert calls == {"read_trace": 1, "link": 1}
+    assert calls == {"read_trace": 1, "reading_of": 1}
     kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)))
     profile = kept.keep(measurement)
-    assert calls == {"read_trace": taken, "link": taken, "evaluate": 1}
+    assert calls == {"read_trace": taken, "reading_of": taken, "evaluate": 1}
 
     assert [verdict.outcome for verdict in profile.record.verdicts] == [outcome]
     has_lines = [bool(kernel.source) for kernel in profile.kernels]
@@ -61,4 +60,4 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     assert kept.records().profiles == (profile.record,)
     assert kept.report(Test("test_it")).profiles == (profile.record,)
     assert profile.table()
-    assert calls == {"read_trace": taken, "link": taken, "evaluate": 1}
+    assert calls == {"read_trace": taken, "reading_of": taken, "evaluate": 1}
