@@ -8,6 +8,7 @@ slower on purpose: one kernel more that takes 2, 5 or 10 % of the time, a slower
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import statistics
 import subprocess
@@ -16,19 +17,21 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness import device_and_place, met, quartiles, table
 from workloads import WORKLOADS, Call, cycles_per_us, with_a_pause
 
+from pytest_kernelprof.distributed.agreement import ALONE
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import Contest, contest
-from pytest_kernelprof.measure.policy import Plan, more_pairs
+from pytest_kernelprof.measure.policy import Plan, more_pairs, no_progress
 from pytest_kernelprof.stats.intervals import autocorrelation
 
 BUSY = Path(__file__).parent.parent / "tests" / "gpu" / "busy.py"
@@ -59,7 +62,15 @@ def compare(
     callables = {"candidate": candidate, "reference": reference}
     try:
         rounds = contest(
-            callables, plan, Arguments(), reference="reference", metric=metric, check=None
+            callables,
+            plan,
+            Arguments(),
+            reference="reference",
+            metric=metric,
+            check=None,
+            fresh=None,
+            measuring=partial(contextlib.nullcontext, no_progress),
+            agreeing=partial(contextlib.nullcontext, ALONE),
         )
     except IncompleteProfile:
         return "incomplete", None

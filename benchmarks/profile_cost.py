@@ -41,7 +41,7 @@ MOST_P99 = 3.0
 
 # Steps of ours by where they are looked up: module, attribute, and what is told of it.
 CALLS = (
-    ("measure.runner", "first_call", "the warm-up call"),
+    ("measure.arguments", "first_call", "the warm-up call"),
     ("profiler.session", "Session.__enter__", "session: begin, the first sentinel kernel"),
     ("profiler.session", "Session.__exit__", "session: the last sentinel kernel, synchronise"),
     ("profiler.torch_profiler", "start", "torch's profiler: start"),
