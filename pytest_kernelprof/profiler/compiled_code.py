@@ -326,9 +326,9 @@ class WatchedCalls:
         kinds = set(_kinds(method.graph))
         self._past.update(kind for kind in kinds if kind.startswith(_PAST_THE_DISPATCHER))
 
-    def look_at_library(self, library: Any) -> None:
-        """Note the kernels that a library gives to operators, now and later."""
-        self.given.append(library._op_impls)
+    def look_at_giver(self, giver: Any) -> None:
+        """Note the kernels that are given to operators from Python, now and later."""
+        self.given.append(giver._op_impls)
 
     def code(self, operators: Collection[str]) -> CompiledCode:
         """The code that may have run, by the names of operators in the rounds as well."""
@@ -349,13 +349,14 @@ def watch_calls() -> Iterator[WatchedCalls]:
     """Watch from any thread. A call costs a look into its graph or library."""
     watched, torch = WatchedCalls(), load_torch()
     packages = getattr(torch._C, "_aoti", None)
+    library = load_torch().library.Library
     with contextlib.ExitStack() as undoing:
         for kind in vars(packages).values() if packages else ():
             for name in ("run", "boxed_run"):
                 if isinstance(kind, type) and name in vars(kind):
                     look_first(undoing, kind, name, watched.look_at_package)
         look_first(undoing, torch._C.ScriptMethod, "__call__", watched.look_at_script)
-        look_first(undoing, torch.library.Library, "impl", watched.look_at_library)
+        look_first(undoing, library, "impl", watched.look_at_giver)
         yield watched
 
 

@@ -17,7 +17,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import ProfileComparison, TestState
+    from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Cause, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
@@ -51,7 +51,7 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     Args:
         entries: the worst first.
     """
-    return _filled(_plan(run, entries[0]), entries)
+    return _filled(_plan(run, entries), entries)
 
 
 def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
@@ -125,8 +125,9 @@ def _listed(limits: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _plan(run: Run, worst: Entry) -> Remedy:
+def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     """What helps, without the tests and limits."""
+    worst = entries[0]
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
     on_cpu = isinstance(worst, Row) and worst.profile.on_cpu
     fix = fix_words(worst.causes, on_cpu=on_cpu)
@@ -167,25 +168,27 @@ def _plan(run: Run, worst: Entry) -> Remedy:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
             command += f" {shlex.quote(f'--kernelprof-against={name}')}"
-            return _compared_again(worst, fix, name, command)
+            return _compared_again(entries, fix, name, command)
     return Remedy(f"{cure}, then run again", command)
 
 
-def _compared_again(worst: Row, fix: str, name: str, command: str) -> Remedy:
+def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
+    verdicts = [one for entry in entries for each in entry.each for one in each.test.verdicts]
     again = f"compare with {name} again"
-    if worst.told != "undecided":
-        intended = intended_words(worst.test.verdicts, name, _LIMITS)
+    if entries[0].told != "undecided":
+        intended = intended_words(verdicts, name, _LIMITS)
         return Remedy(f"{fix}, then {again}", command, intended)
-    most = _slowest([worst.comparison] if worst.comparison is not None else [])
+    most = _slowest(verdicts)
     if most <= 0:
         return Remedy(again, command)
     allow = f"if {wording.percent(most)} is allowed, add --kernelprof-margin={_margin(most)}"
     return Remedy(f"{again} on a quiet GPU", command, allow)
 
 
-def _slowest(compared: Iterable[ProfileComparison]) -> float:
+def _slowest(verdicts: Iterable[Verdict]) -> float:
     """By which share the slowest round was slower than the baseline's; 0 where none was timed."""
+    compared = (one.comparison for one in verdicts if one.comparison is not None)
     pairs = (pair for one in compared if one.paired is not None for pair in one.paired.pairs)
     return max((pair.ratio for pair in pairs), default=1.0) - 1
 
@@ -201,11 +204,14 @@ def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> 
         base: the name of that. limits: instead of what the verdicts say.
     """
     raised = _listed(_raised(verdicts))
-    allow = f"allow {limits or raised}, and " if raised else ""
-    failed = [one.comparison for one in verdicts if one.outcome == "failed" and one.comparison]
-    counts = any(one.worse or one.source != "revision" for one in failed)
-    if not counts and (most := _slowest(failed)) > 0:
-        return f"if intended, {allow}allow kernelprof(margin='{_margin(most)}') until {base} has it"
+    allowed = (limits or raised) if raised else ""
+    failed = [one for one in verdicts if one.outcome == "failed"]
+    compared = [one.comparison for one in failed if one.comparison is not None]
+    most, counts = _slowest(failed), any(one.worse or one.source != "revision" for one in compared)
+    if most > 0 and not counts:
+        margin = f"kernelprof(margin='{_margin(most)}') until {base} has it"
+        return f"if intended, allow {' and '.join(filter(None, (allowed, margin)))}"
+    allow = f"allow {allowed}, and " if allowed else ""
     until = f"add --kernelprof-warn-only (for all tests) until {base} has it"
     until = _accept_too(verdicts) or until
     return f"if intended, {allow}{until}"

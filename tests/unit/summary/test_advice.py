@@ -123,11 +123,14 @@ def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() 
     slower = Paired("worse", ratio=1.084, pairs=pairs, agreeing=2)
     more = MetricDelta(name="kernels", baselines=(3,), current=4, change="worse", judged=True)
 
-    def intended(*metrics: MetricDelta) -> str:
+    def intended(*metrics: MetricDelta, also: tuple[Verdict, ...] = ()) -> str:
         found = ProfileComparison(source="revision", change="worse", metrics=metrics, paired=slower)
-        return intended_words(
-            [Verdict(limit="against", outcome="failed", comparison=found)], "main"
-        )
+        against = Verdict(limit="against", outcome="failed", comparison=found)
+        return intended_words([*also, against], "main")
 
     assert intended() == "if intended, allow kernelprof(margin='10%') until main has it"
+    over = Verdict(limit="max_launches", outcome="failed", metric="launches", measured=3)
+    assert intended(also=(over,)) == (
+        "if intended, allow max_launches(3) and kernelprof(margin='10%') until main has it"
+    )
     assert intended(more).startswith("if intended, add --kernelprof-warn-only ")
