@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from records import CPU, GEMM, MLP, MUL, around, counted, held_to, kernel, mlp, profile, timed
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
+from pytest_kernelprof.records.comparison import (
+    MetricDelta,
+    Paired,
+    ProfileComparison,
+    RunComparison,
+    TimedPair,
+)
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Place, Profile, Status, Verdict
@@ -244,3 +250,27 @@ def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> 
         for n in (7, 9)
     ]
     assert summary_of(Run(tuple(of))).hints == (("t", "max_kernels", "allows 12, needs 9"),)
+
+
+def test_a_margin_that_tests_share_is_that_of_the_slowest() -> None:
+    def of(name: str, ratio: float) -> Test:
+        before = profile([kernel(MUL, "aten::mul", us=100.0, source="mlp.py:31")])
+        now = profile([kernel(MUL, "aten::mul", us=100.0 * ratio, source="mlp.py:31")])
+        pairs = (TimedPair(None, ratio, 12, 100.0, 100.0 * ratio),) * 4
+        found = ProfileComparison(
+            source="revision",
+            test=f"t.py::{name}",
+            change="worse",
+            kernels=diff_profiles(before, now),
+            paired=Paired("worse", ratio=ratio, pairs=pairs, agreeing=4),
+        )
+        return Test(f"t.py::{name}", (held_to(now, found),), outcome="failed")
+
+    main = RunComparison(source="revision", name="main (abc1234)")
+    (problem,) = summary_of(
+        Run((of("test_a", 1.21), of("test_b", 1.31)), baselines=(main,))
+    ).problems
+    assert problem.tests == 2
+    assert problem.remedy.intended == (
+        "if intended, allow kernelprof(margin='35%') until main has it"
+    )
