@@ -8,10 +8,12 @@ import functools
 import gc
 import os
 import queue
+import sys
 import threading
 import time
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -21,6 +23,7 @@ import pytest
 
 from pytest_kernelprof.profiler import unfinished_work
 from pytest_kernelprof.profiler.unfinished_work import at_work, forks_since, left_at_work
+from pytest_kernelprof.system import Real
 
 Starts = Callable[..., threading.Thread]
 
@@ -85,6 +88,30 @@ def test_a_thread_that_wakes_up_by_itself_is_at_work(starts: Starts) -> None:
 
 def test_a_thread_that_ends_soon_leaves_nothing(starts: Starts) -> None:
     assert left(lambda: starts(lambda: time.sleep(0.02))) == ()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has clocks of other threads")
+def test_a_thread_that_computes_in_one_look_alone_is_not_busy_by_itself(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that polls for work does, if it is awake just then: it may be handed some."""
+    handed: list[int] = []
+
+    def serves() -> None:
+        while not handed:
+            time.sleep(0.001)
+        busy(0.8)
+
+    starts(serves)
+    looks: Counter[int] = Counter()
+
+    def computed_at_first(clock: int) -> int:
+        looks[clock] += 1
+        return 10**9 * (looks[clock] > 1)
+
+    monkeypatch.setattr(Real, "clock_ns", staticmethod(computed_at_first))
+    assert left(lambda: handed.append(1)) == ("thread 'mine'",)
 
 
 def test_a_thread_that_was_at_work_before_is_not_of_the_call(starts: Starts) -> None:
