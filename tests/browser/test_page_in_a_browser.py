@@ -543,6 +543,16 @@ def test_the_tree_has_what_launches_and_counts_the_rest(opened: Opened, tmp_path
     assert gpu == pytest.approx(sum(one.duration_us for one in kernels_of(8)), abs=0.3)
 
 
+def test_the_timeline_and_the_operators_say_of_which_rank_they_are(
+    opened: Opened, tmp_path: Path
+) -> None:
+    other = replace(profile_of(5), rank=1, timeline=None)  # one rank alone keeps its timeline
+    broken = replace(over(5, 4), ranks=(1,))
+    first = replace(profile_of(4, broken), rank=0, other_ranks=(other,))
+    titles = drawn(opened, tmp_path, first).locator(".timeline-of h3").all_inner_texts()
+    assert [one.partition(" 0 ")[0] for one in titles] == ["Timeline of rank", "Operators of rank"]
+
+
 def test_a_kernel_of_a_tiny_share_has_a_bar(opened: Opened, tmp_path: Path) -> None:
     tiny = tuple(replace(one, duration_us=0.0) for one in kernels_of(2))
     page = drawn(opened, tmp_path, profile_of(190), replace(profile_of(2), kernels=tiny))
