@@ -341,7 +341,7 @@ def _sum_of_kernels(profile: Profile) -> str:
     nouns, us = NOUNS[profile.environment.kind], sum(one.duration_us for one in groups)
     number = wording.count(sum(one.count for one in groups), nouns.kernel)
     in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
-    beside = " (a run of its own: what is judged are the pairs)" if in_turn else ""
+    beside = " (a separate run; the pairs are judged)" if in_turn else ""
     return f"{number} in one round, {format_time(us)}{beside}"
 
 
