@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Comparison
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 INDENT = "  "
 """Before each line that is no verdict."""
 _STYLE = Style(80 - len(INDENT))
-_NOTHING_MORE = re.compile(r"complete: \d+/\d+ launches matched( in \d+ rounds)?").fullmatch
-"""A profile that is whole, of which no more is to be known: the run says once that all are."""
 
 
 def failure_message(profile: Profile, base: str = "") -> str:
@@ -52,7 +49,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     if any(map(_of_revision, baselines)):
         todo.append(intended_words(told, base.partition(" (")[0]))
     shown = wording.shown_rank(profile)
-    foot = verdicts.footing(shown)
+    foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     origin = _origin(profile, told)
     below = [
@@ -64,7 +61,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
-        *([] if _NOTHING_MORE(foot) else wrapped(f"{of_rank}{foot}", _STYLE.width)),
+        *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
     ]
     heads = [
         f"worse than {base}: {verdicts.delta_words(one.comparison)}".replace(
@@ -150,20 +147,20 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
         bases: the names of baselines that have one.
     """
     judged = wording.shown_rank(profile)
-    over = [one.limit for one in profile.verdicts if one.outcome == "failed"]
-    beside = []
-    if {"max_memcpys", "max_memcpy_bytes"} & set(over):
-        beside.append(kernel_tables.copy_table(judged).lines(style))
-    if {"syncs", "would_wait"} & verdicts.broken_cells(profile).keys():
-        beside.append(kernel_tables.wait_table(judged).lines(style))
-    if "max_launch_overhead" in over:
-        beside.append(overhead_lines(judged))
     kernels = _kernel_lines(profile, judged, style, {**BASELINE_WORDS, **bases})
+    over = list(verdicts.failed_metrics(profile))
+    made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
+    beside = [lines_of(judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
     return [line for table in filter(None, tables) for line in ("", *table)][1:]
 
 
-_BESIDE = ("max_memcpys", "max_memcpy_bytes", "max_syncs", "max_launch_overhead")
+def _copy_lines(profile: Profile, style: Style) -> list[str]:
+    return kernel_tables.copy_table(profile).lines(style)
+
+
+def _wait_lines(profile: Profile, style: Style) -> list[str]:
+    return kernel_tables.wait_table(profile).lines(style)
 
 
 def _kernel_lines(
@@ -200,8 +197,8 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     return lines
 
 
-def overhead_lines(profile: Profile) -> list[str]:
-    """Return where the overhead lies, as far as the trace shows."""
+def _overhead_lines(profile: Profile, style: Style) -> list[str]:
+    """Where the overhead lies, as far as the trace shows."""
     lines, shares = [], profile.host_shares
     each = wording.value_of(profile, "overhead_per_launch")
     if each is not None:
@@ -211,4 +208,14 @@ def overhead_lines(profile: Profile) -> list[str]:
             f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
             f"launch calls, {shares.waiting:.0%} waiting"
         )
-    return lines
+    return [part for line in lines for part in wrapped(line, style.width)]
+
+
+_BESIDE: Mapping[str, Callable[[Profile, Style], list[str]]] = {
+    "memcpys": _copy_lines,
+    "memcpy_bytes": _copy_lines,
+    "syncs": _wait_lines,
+    "would_wait": _wait_lines,
+    "launch_overhead": _overhead_lines,
+}
+"""What shows more of a metric than the kernels do."""

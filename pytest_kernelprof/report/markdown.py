@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.report.failure import what_ran
-from pytest_kernelprof.report.kernel_tables import lines_of_ranks
+from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
@@ -146,7 +146,9 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
 
 
 def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
-    return _detail(one, found_words(one), what_ran(one.profile, _STYLE, bases))
+    shown = wording.shown_rank(one.profile)
+    counted = wording.count(shown.kernel_count, NOUNS[shown.environment.kind].kernel)
+    return _detail(one, counted, what_ran(one.profile, _STYLE, bases))
 
 
 def _ranks_of(one: Row) -> list[str]:

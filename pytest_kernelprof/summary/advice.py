@@ -230,8 +230,7 @@ _MARGINS = 0.05
 
 _SNAPSHOTS: dict[TestState | None, str] = {
     "changed": "accept the change if it is intended",
-    "missing": "accept what the tests launch as their snapshots, one set for each GPU model (see "
-    "docs/ci.md#keep-snapshots-of-two-gpu-models)",
+    "missing": "accept what the tests launch as their snapshots for this GPU model",
 }
 """What an update of snapshots does where none is exceeded."""
 OR_ACCEPT = ", or accept the change if it is intended"

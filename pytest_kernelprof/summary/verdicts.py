@@ -276,24 +276,38 @@ def _candidate(comparison: Comparison, name: str) -> ComparedCallable:
 
 def footing(profile: Profile) -> str:
     """What a reader should know of a profile's numbers: completeness, bound, disturbances."""
-    parts = [integrity_words(profile)]
+    return "; ".join(filter(None, [integrity_words(profile), *_remarks(profile)]))
+
+
+def reservations(profile: Profile) -> str:
+    """What a reader should know of a profile's numbers, beside that they are complete."""
+    if not profile.integrity.complete:
+        return footing(profile)
+    known = [_ON_CPU] if profile.on_cpu else []
+    known += _beside_complete(profile)
+    return "; ".join(filter(None, [", ".join(known), *_remarks(profile)]))
+
+
+def _remarks(profile: Profile) -> Iterator[str]:
     if would_wait := wording.value_of(profile, "would_wait"):
         times = wording.count(int(would_wait), "time")
-        parts.append(f"would wait on a GPU {times} (.item(), if tensor)")
+        yield f"would wait on a GPU {times} (.item(), if tensor)"
     if profile.in_place:
-        parts.append(f"changes {', '.join(profile.in_place)} in place")
+        yield f"changes {', '.join(profile.in_place)} in place"
     if profile.bound.verdict != "unknown":
         bound = "launch-bound" if profile.bound.verdict == "overhead" else "not launch-bound"
-        parts.append(f"{bound} ({profile.bound.reason})")
+        yield f"{bound} ({profile.bound.reason})"
     if profile.conditions.disturbed or profile.conditions.throttled_blocks:
-        parts.append(wording.conditions(profile.conditions))
-    return "; ".join(filter(None, parts))
+        yield wording.conditions(profile.conditions)
 
 
 def completeness_words(found: Sequence[Integrity]) -> str:
     """Whether profiles are complete, in a word, or else what is not proved of them."""
     unproved = dict.fromkeys(words for one in found for words in _unproved(one))
     return ", ".join(unproved) or "complete"
+
+
+_ON_CPU = "CPU operators counted, not GPU kernels"
 
 
 def integrity_words(profile: Profile) -> str:
@@ -303,20 +317,24 @@ def integrity_words(profile: Profile) -> str:
         return "INCOMPLETE: " + ", ".join(integrity.problems)
     matched = f"{integrity.matched}/{integrity.launches} launches matched"
     rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
-    whole = f"{matched}{rounds}"
-    counted = "CPU operators counted, not GPU kernels" if profile.on_cpu else whole
+    counted = _ON_CPU if profile.on_cpu else f"{matched}{rounds}"
+    return ", ".join([f"complete: {counted}", *_beside_complete(profile)])
+
+
+def _beside_complete(profile: Profile) -> list[str]:
+    """What else is known of a complete profile: what is proved, and what was left out."""
+    integrity = profile.integrity
     recompiles = wording.value_of(profile, "recompiles")
     why = wording.note_of(profile, "recompiles")
     compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
     parts = {
-        f"complete: {counted}": True,
         "graph replay proved": integrity.graph_replays == "proved",
         **dict.fromkeys(_unproved(integrity), True),
         f"{integrity.leaked} activities of earlier work left out": integrity.leaked,
         f"COLD ({', '.join(integrity.cold)})": integrity.cold,
         f"{compilations} ({why})" if why else compilations: recompiles,
     }
-    return ", ".join(words for words, holds in parts.items() if holds)
+    return [words for words, holds in parts.items() if holds]
 
 
 def _unproved(integrity: Integrity) -> list[str]:
@@ -335,15 +353,27 @@ def _unproved(integrity: Integrity) -> list[str]:
 # What is wrong.
 
 
+def failed_metrics(profile: Profile) -> Iterator[str]:
+    """The metrics by which limits and comparisons fail, in their order."""
+    for one in profile.verdicts:
+        if one.outcome == "failed" and one.comparison is not None:
+            yield from (worse.name for worse in one.comparison.worse)
+        elif one.outcome == "failed":
+            yield _column(one)
+
+
+def _column(verdict: Verdict) -> str:
+    """The metric of a limit; that of one direction of copies is in the column of all of them."""
+    return verdict.metric.removesuffix(f"_{verdict.qualifier}")
+
+
 def broken_cells(profile: Profile) -> dict[str, Broken]:
     """The values that exceed what is allowed, by metric: of several limits on one metric the
     strictest; a baseline only where no limit is exceeded."""
     found: dict[str, Broken] = {}
     strictest = sorted(profile.verdicts, key=lambda one: (not one.of_limit, one.allowed or 0.0))
     for one in strictest:
-        # One direction of copies is in the column of all of them.
-        column = one.metric.removesuffix(f"_{one.qualifier}")
-        values = [(column, one.measured, one.allowed)]
+        values = [(_column(one), one.measured, one.allowed)]
         rank = next(iter(one.ranks), None)
         if one.comparison is not None:
             values = [(worse.name, worse.current, worse.baseline) for worse in one.comparison.worse]

@@ -497,7 +497,7 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         "or accept the change if it is intended:\n  ```sh\n"
         "  pytest --kernelprof-update test_it.py::test_alone" in markdown
     )
-    assert "accept what the tests launch as their snapshots, one set for each GPU model" in markdown
+    assert "accept what the tests launch as their snapshots for this GPU model" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

@@ -135,9 +135,14 @@ def test_waits_are_not_shown_where_something_else_is_the_violation() -> None:
 
 
 def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
-    slow = mlp(timed("launch_overhead", [60.0]), host_shares=HostShares(0.6, 0.3, 0.1))
+    slow = mlp(
+        timed("launch_overhead", [60.0]),
+        timed("overhead_per_launch", [12.0]),
+        host_shares=HostShares(0.6, 0.3, 0.1),
+    )
     lines = message(slow, max_launch_overhead="1us")
-    assert any(line.startswith("  host, profiled: 60% operator dispatch") for line in lines)
+    at = lines.index("  overhead of each launch: 12.0us")
+    assert lines[at + 1] == "  host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting"
 
 
 def test_tables_fit_80_columns() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from records import CPU, H200, MLP, counted, mlp, profile, timed
+from records import CPU, H200, counted, mlp, profile
 
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Neighbour
-from pytest_kernelprof.records.profile import Bound, HostShares, Place, Profile
-from pytest_kernelprof.report.failure import overhead_lines
+from pytest_kernelprof.records.profile import Bound, Place, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import footing, integrity_words
 
@@ -96,18 +95,3 @@ BUSY = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
 )
 def test_a_footing_says_where_how_complete_and_what_was_odd(of: Profile, words: str) -> None:
     assert footing(of).endswith(words)
-
-
-def test_an_overhead_is_told_by_launch_and_host() -> None:
-    found = mlp(
-        timed("overhead_per_launch", [12.0]),
-        host_shares=HostShares(0.6, 0.3, 0.1),
-    )
-    assert overhead_lines(found) == [
-        "overhead of each launch: 12.0us",
-        "host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting",
-    ]
-
-
-def test_an_overhead_of_which_nothing_is_known_has_no_words() -> None:
-    assert overhead_lines(profile(MLP)) == []
