@@ -191,80 +191,80 @@ def _how_many(parameter: str, given: int) -> str:
 
 
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
-    """At most this many kernels a call; match="copy" counts only those whose name or operator this
-    regular expression finds, case ignored."""
+    """At most this many kernels a call; match="copy" counts only those whose name or operator
+    matches this regular expression (case ignored)."""
     if match is None:
         return Limit("max_kernels", "", "kernels", _whole(n))
     return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
 
 
 def max_launches(n: Any) -> Limit:
-    """At most this many launch calls of the host; a CUDA graph is one."""
+    """At most this many launches by the host; the replay of a CUDA graph is one."""
     return Limit("max_launches", "", "launches", _whole(n))
 
 
 def max_cuda_time(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this sum of the durations of kernels that compute, the median of the rounds."""
+    """At most this GPU time of a call, without communication (median of the rounds)."""
     return Limit("max_cuda_time", "", "cuda_time", _time(time, us, ms))
 
 
 def max_launch_overhead(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this time of a call in which the device has nothing to do."""
+    """At most this time of a call in which the GPU is idle; "30%" is a share of the call."""
     bound, share = _time_or_share(time, us, ms)
     return Limit("max_launch_overhead", "", "launch_overhead", bound, relative=share)
 
 
 def max_exposed_comm(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this time in which the GPU communicates and no computation hides it."""
+    """At most this communication time that no computation hides; "10%" is a share of the call."""
     bound, share = _time_or_share(time, us, ms)
     return Limit("max_exposed_comm", "", "exposed_comm_time", bound, relative=share)
 
 
 def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this time until the device is done, the median of the rounds."""
+    """At most this time from the call until the GPU is done (median of the rounds)."""
     return Limit("max_latency", "", "latency", _time(time, us, ms))
 
 
 def max_memcpys(n: Any, *, direction: Any = None) -> Limit:
-    """At most this many memory copies; with direction="h2d" only those."""
+    """At most this many memory copies; direction="h2d" (d2h, d2d, p2p) counts only those."""
     way = _direction(direction)
     return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n))
 
 
 def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
-    """At most this many bytes copied; with direction="h2d" only those."""
+    """At most this many bytes copied; direction="h2d" (d2h, d2d, p2p) counts only those."""
     way = _direction(direction)
     return Limit("max_memcpy_bytes", way, _directed("memcpy_bytes", way), _size(size))
 
 
 def max_syncs(n: Any) -> Limit:
-    """At most this many waits of the host for the device."""
+    """At most this many waits of the host for the GPU, for example by .item()."""
     return Limit("max_syncs", "", "syncs", _whole(n))
 
 
 def max_peak_memory(size: Any) -> Limit:
-    """At most this peak of requested bytes above the call's start."""
+    """At most this peak of memory that a call allocates, above what was there before."""
     return Limit("max_peak_memory", "", "peak_memory", _size(size))
 
 
 def max_allocations(n: Any) -> Limit:
-    """At most this many device allocations and frees of the caching allocator."""
+    """At most this many cudaMalloc and cudaFree calls by PyTorch's caching allocator."""
     return Limit("max_allocations", "", "allocations", _whole(n))
 
 
 def max_recompiles(n: Any) -> Limit:
-    """At most this many compilations of torch.compile in the measured calls."""
+    """At most this many compilations by torch.compile during the measured calls."""
     return Limit("max_recompiles", "", "recompiles", _whole(n))
 
 
 def expect_kernels(*patterns: Any) -> Limit:
-    """Exactly these kernels in launch order, a regular expression each; ... is for any kernels."""
+    """Exactly these kernels in launch order, a regular expression each; ... matches any kernels."""
     wanted = tuple(None if one is ... else _pattern(one) for one in patterns)
     return Limit("expect_kernels", patterns=wanted)
 
 
 def forbid_kernels(*patterns: Any) -> Limit:
-    """No kernel in whose name or operators a regular expression is found, case ignored."""
+    """No kernel whose name or operators match one of these regular expressions (case ignored)."""
     if not patterns:
         raise TypeError("takes at least one pattern")
     forbidden = tuple(_pattern(one) for one in patterns)
@@ -280,7 +280,7 @@ def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any 
 def not_slower(
     *, than: Any = None, by: Any = "2%", metric: Any = None, check: Any = "close"
 ) -> Limit:
-    """At most this much slower than another callable on the same arguments; by="2%" if not said."""
+    """At most this much slower than another callable on the same arguments (default: by="2%")."""
     limit = _slack(by, _compared(metric), _callable("than", than))
     return limit._replace(check=checked(check))
 

@@ -331,7 +331,7 @@ def fold_failures(config: pytest.Config) -> None:
             continue
         known = first.setdefault(_MEASURED.sub(" ", "\n".join(below)), report.nodeid)
         if known != report.nodeid:
-            told = units.printable(f"kernels and what to do as in {known}; -v shows them here")
+            told = units.printable(f"the rest is as in {known}; -v shows it")
             last.lines[:] = [*shown, f"  {told}"]
 
 

@@ -180,11 +180,16 @@ class Snapshots:
         if self.updates:
             lines = self._updated(session, tests, unused)
         else:
+            reported = self._config.getoption("kernelprof_report")
             lines = snapshot_lines(
-                [(test.id, told) for test, told in tests if test.outcome == "passed"],
+                [
+                    (test.id, told)
+                    for test, told in tests
+                    if test.outcome == "passed" or (reported and told.state == "worse")
+                ],
                 len(unused),
                 verbose=self._config.get_verbosity() > 0,
-                counts_alone=self._config.getoption("kernelprof_report"),
+                counts_alone=reported,
             )
         for line in lines:
             self._collector.say(line, yellow=True)

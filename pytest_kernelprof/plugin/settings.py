@@ -194,7 +194,7 @@ class Settings:
     __slots__ = ("values",)
 
     report = _flag("print a kernel summary after the tests; -v lists every profile", "report")
-    all = _flag("profile tests that have no marker or fixture, too", "measure")
+    all = _flag("also profile tests without a marker or fixture", "measure")
     only = _flag("run only the tests that use pytest-kernelprof", "measure")
     disable = _flag("run the code once, without profiling it; check no limits", "environment")
     require_gpu = _flag("fail tests that need a GPU if there is none (for CI)", "environment")
@@ -236,7 +236,7 @@ class Settings:
         "report a test as error (default) or not-judged if its device cannot be profiled",
     )
     warn_only = _flag(
-        "only warn, in all tests, where a limit, a snapshot or the revision would fail one",
+        "warn instead of failing: limits, snapshots and comparisons fail no test",
         "compare",
     )
     trace_dir = Option[str | None](
@@ -371,8 +371,8 @@ _EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if fi
 OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 # For ``pytest --markers``.
 MARKER_LINE = (
-    f"{OPTIONS_FORM}: how a test is profiled, each value optional. Limits are of one call of fn in "
-    "kernel_profile(fn, *args), the fixture; without it, of the whole test"
+    f"{OPTIONS_FORM}: how to profile a test, each value optional. Limits are for one call of fn by "
+    "the fixture kernel_profile(fn, *args), or for the whole test if it does not use the fixture"
 )
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different

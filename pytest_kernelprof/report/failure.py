@@ -51,8 +51,11 @@ def failure_message(profile: Profile, base: str = "") -> str:
     shown = wording.shown_rank(profile)
     foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
-    origin = _origin(profile, told)
+    excess = verdicts.excess_of(profile, told[0]) if told else verdicts.Excess()
+    origin = _origin(profile, told, excess.place)
+    heads, more = _heads(told, base, doubt, excess)
     below = [
+        *(line for one in more for line in wrapped(one, _STYLE.width)),
         *origin,
         *([""] if origin else []),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
@@ -60,26 +63,41 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *([""] if profile.other_ranks else []),
         *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
-        *(line for one in todo for line in wrapped(one, _STYLE.width)),
         *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
+        *(line for one in todo for line in wrapped(one, _STYLE.width)),
     ]
-    heads = [
-        f"worse than {base}: {verdicts.delta_words(one.comparison)}".replace(
-            " in ", f"\n{INDENT}in ", 1
-        )
-        if one.comparison is not None and _of_revision(one) and one.outcome == "failed"
-        else verdicts.verdict_line(one, doubt)
-        for one in told
-    ]
-    over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
-    about = verdicts.excess_words(profile, told[0]) if told else ""
-    if about.startswith(": ") and width_of(heads[0] + about) > _STYLE.width:
-        below[:0] = wrapped(about.removeprefix(": "), _STYLE.width)
-    elif told:
-        heads[0] += about
-    if over > 1:  # a summary shows this line alone
-        heads[0] += f" (+{wording.count(over - 1, 'more limit')} exceeded)"
     return _message(heads, below)
+
+
+def _heads(
+    told: Sequence[Verdict], base: str, doubt: str, excess: verdicts.Excess
+) -> tuple[list[str], list[str]]:
+    """A line for each verdict, the first with what exceeds it and where; and what has no room in
+    them. Summaries show the first line alone, and cut its end."""
+    heads, more = [], []
+    for one in told:
+        head = verdicts.verdict_line(one, doubt)
+        if one.comparison is not None and _of_revision(one) and one.outcome == "failed":
+            head = f"worse than {base}: {verdicts.delta_words(one.comparison)}"
+            head, *pairs = head.split(" in ", 1)
+            more += [f"in {words}" for words in pairs]
+        heads.append(head)
+    if not heads:
+        return heads, more
+    lines, words = f" at {excess.lines}" if excess.lines else "", excess.words
+    beside = f"{lines}: {words}" if words else lines
+    if width_of(heads[0] + beside) <= _STYLE.width:
+        heads[0] += beside
+    elif width_of(heads[0] + lines) <= _STYLE.width:
+        heads[0] += lines
+        more.append(words)
+    else:
+        more.append(", ".join(filter(None, [words, excess.lines])))
+    over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
+    also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
+    if over > 1 and width_of(heads[0] + also) <= _STYLE.width:
+        heads[0] += also
+    return heads, more
 
 
 def comparison_message(comparison: Comparison) -> str:
@@ -122,19 +140,25 @@ def _message(heads: Iterable[str], below: Iterable[str]) -> str:
     return "\n".join([*heads, *(INDENT + line for line in below)])
 
 
-def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
-    """Which profile of the test it is, and the line that took it with its code, where known."""
+def _origin(profile: Profile, told: Sequence[Verdict], guilty: Place | None) -> list[str]:
+    """Which profile of the test it is; the line that launches what exceeds a limit, where its code
+    is known, and the line that took the profile."""
     what = []
     if profile.label:
         what = [f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"]
-    places = dict.fromkeys(one.place or profile.place for one in told)
+    known = [guilty] if guilty is not None and code_of(guilty) else []
+    places = dict.fromkeys([*known, *(one.place or profile.place for one in told)])
     return [*what, *(line for place in places if place for line in code_lines(place))]
+
+
+def code_of(place: Place) -> str:
+    """Return the line of code as it is written; empty where that is not known."""
+    return printable(linecache.getline(place.file, place.line).strip())
 
 
 def code_lines(place: Place) -> list[str]:
     """Return the line of code, by its place and as it is written, where that is known."""
-    code = linecache.getline(place.file, place.line).strip()
-    told = ": ".join(filter(None, [f"at {wording.line_of(place)}", printable(code)]))
+    told = ": ".join(filter(None, [f"at {wording.line_of(place)}", code_of(place)]))
     return wrapped(told, _STYLE.width)
 
 

@@ -39,9 +39,14 @@ def _benchmark_json(run: Run) -> Content:
 
 
 def _markdown(run: Run) -> Content:
-    from pytest_kernelprof.report.markdown import markdown_of
+    from pytest_kernelprof.report import github, markdown
 
-    return _text(markdown_of(run))
+    address_of = github.links(os.getcwd(), os.environ)  # if this is a step of GitHub Actions
+    return _text(
+        markdown.markdown_of(
+            run, link=lambda place: address_of(place) if os.path.exists(place.file) else ""
+        )
+    )
 
 
 def _html(run: Run) -> Content:

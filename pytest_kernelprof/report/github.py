@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,7 +48,7 @@ def append_summary(run: Run, variables: Mapping[str, str], root: str) -> str:
         room = MOST_BYTES - there - len("\n\n")
         if room < _LEAST_BYTES:
             return f"the step summary is full: {there} of {MOST_BYTES} bytes"
-        told = markdown_of(run, min(LIMIT, room), _links(root, variables))
+        told = markdown_of(run, min(LIMIT, room), links(root, variables))
         with Real.buffered(Real.file(path, "ab")) as file:
             file.write(("\n" + told if there else told).encode())
     except (OSError, ValueError) as error:
@@ -56,8 +57,13 @@ def append_summary(run: Run, variables: Mapping[str, str], root: str) -> str:
     return ""
 
 
-def _links(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:
-    """A function that gives the address of a line at the commit of this step; empty without."""
+def links(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:
+    """Return a function that gives the address of a line at the commit of this step of GitHub
+    Actions; empty outside of one.
+
+    Args:
+        root: the folder that places are relative to.
+    """
     known = [variables.get(f"GITHUB_{one}", "") for one in ("SERVER_URL", "REPOSITORY", "SHA")]
     file_of, (server, repository, commit) = files_in_the_repository(root, variables), known
 
@@ -91,7 +97,7 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
 
 MOST = 10
 """The most errors, and the most warnings, that GitHub shows of a step."""
-_MOST_LINES = 5
+_MOST_LINES, _MOST_BELOW = 5, 20
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
 
 
@@ -102,7 +108,8 @@ class Annotation(NamedTuple):
         failed: whether a test failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
         tests: how many tests it is about.
-        places: where it may stand, the best first.
+        places: where it may stand, the best first. last: the last line that it is about, if that
+            is not the first place's own.
         title, lines: in words.
     """
 
@@ -112,6 +119,7 @@ class Annotation(NamedTuple):
     places: tuple[Place, ...]
     title: str
     lines: tuple[str, ...]
+    last: Place | None = None
 
 
 def annotations_of(run: Run) -> list[Annotation]:
@@ -151,17 +159,25 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
             )
             head = ": ".join(filter(None, [names, together, head]))
         lines += filter(None, [head, *more])
-        told = problem.remedy.words
-        lines += [f"{TO_DO}{told[0]}", *told[1:]] if told else []
+        what, command, intended = problem.remedy
+        lines += [f"{TO_DO}{what}:", command] if command else [f"{TO_DO}{what}"] * bool(what)
+        lines += filter(None, [intended])
     warned = not failed and first.told != "to update"
-    return Annotation(failed, warned, tests, places, title, tuple(lines))
+    return Annotation(failed, warned, tests, places, title, tuple(lines), _last(first.causes[:1]))
 
 
 def _cause(one: Cause, place: Place | None) -> str:
     """With its lines where they are not the one that the annotation stands at."""
     elsewhere = len(one.lines) > 1 or (one.place or place) != place
-    lines = wording.shown_lines(one) if elsewhere else ""
-    return f"{wording.signed(one)} ({lines})" if lines else wording.signed(one)
+    lines, told = wording.shown_lines(one) if elsewhere else "", wording.signed(one)
+    if place is not None:
+        told = re.sub(rf" at {re.escape(wording.line_of(place))}(?!\d)", " here", told)
+    return f"{told} ({lines})" if lines else told
+
+
+def _last(causes: Sequence[Cause]) -> Place | None:
+    """The last line of the first cause."""
+    return wording.source_place(causes[0].lines[-1]) if causes and causes[0].lines else None
 
 
 def _together(rows: Sequence[Entry]) -> str:
@@ -200,6 +216,9 @@ def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:
     known = ((file_of(place), place.line) for place in one.places)
     file, number = next(((file, line) for file, line in known if file), ("", 0))
     where = {"file": printable(file), "line": str(number)} if file else {}
+    last = one.last
+    if last is not None and file == file_of(last) and 0 < last.line - number < _MOST_BELOW:
+        where["endLine"] = str(last.line)
     properties = {**where, "title": line(one.title, _LONGEST_TITLE)}
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     data = "\n".join(line(words, _LONGEST_LINE) for words in one.lines)

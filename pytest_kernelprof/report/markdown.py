@@ -54,12 +54,11 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             then details and rows from the least bad upward. A line says how much.
     """
     summary = summary_of(run)
-    foot = f"<sub>{' · '.join(map(text, (*summary.places, summary.integrity)))}</sub>"
     head, totals = (
         [line for paragraph in paragraphs for line in (paragraph, "")]
         for paragraphs in (_head(summary), _totals(summary))
     )
-    room = limit - sum(map(_size, (*head, *totals, foot, *_TITLES * 2))) - _FOR_THE_CUT
+    room = limit - sum(map(_size, (*head, *totals, *_TITLES * 2))) - _FOR_THE_CUT
     kept: dict[_What, list[str]] = {"task": [], "row": [], "detail": [], "change": []}
     cut = Counter[_What]()
     for what, make in _blocks(summary, link):
@@ -72,19 +71,23 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     rows = details("Test by test", [*_TITLES, *kept["row"]]) if kept["row"] else []
     told = [*head, *kept["task"], *rows, *totals, *kept["detail"]]
     if kept["change"]:
-        named = f"{wording.count(len(listed(summary).changed), 'more profile')} changed"
+        results = Counter(
+            RESULTS[result_of(one.comparison)] for one in listed(summary).changed if one.comparison
+        )
+        named = ", ".join(f"{one}: {wording.count(n, 'profile')}" for one, n in results.items())
         told += details(named, ["| | test | what changed |", _TITLES[1], *kept["change"]])
     if cut:
         words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
-    return "\n".join([*told, foot, ""])
+    return "\n".join(told)
 
 
 def _head(summary: Summary) -> Iterator[str]:
-    """The verdict, and why it may be of a part of the tests alone."""
+    """The verdict, where it was measured, and why it may be of a part of the tests alone."""
     sign, (title, rest) = _SIGNS[MARKS[summary.told].tone], summary.headline
-    yield " ".join(filter(None, ["###", sign, text(title, _LONGEST_NOTE)]))
+    yield " ".join(filter(None, ["###", sign, "kernelprof:", text(title, _LONGEST_NOTE)]))
     yield from filter(None, [text(rest, _LONGEST_NOTE)])
+    yield f"<sub>{' · '.join(map(text, filter(None, (*summary.places, summary.integrity))))}</sub>"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 

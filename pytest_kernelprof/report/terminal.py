@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.report.failure import code_of
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
     Column,
     Span,
     Table,
+    cut_middle,
     labelled,
     lay_out,
     right,
@@ -25,22 +27,26 @@ from pytest_kernelprof.report.tables import (
     write_lines,
 )
 from pytest_kernelprof.summary import comparisons, wording
+from pytest_kernelprof.summary.advice import TO_DO
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import CELLS, delta_line
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pytest
 
     from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause
+    from pytest_kernelprof.records.profile import Cause, Place
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.summary.records import Entry, Remedy, Told
+    from pytest_kernelprof.summary.records import Entry, Task, Told
     from pytest_kernelprof.summary.run import Summary
+
+    Code = Callable[[Place], str]
+    """A line of code as it is written; empty where that is not known."""
 
 MOST_CAUSES = 3
 """So many causes of a row are told."""
@@ -65,7 +71,9 @@ def write_report(
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
         style = style_of(terminal)
-        lines = report_lines(summary, style, brief=brief, only=only, warn_only=warn_only)
+        lines = report_lines(
+            summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
+        )
         write_lines(terminal, lines)
 
 
@@ -77,6 +85,7 @@ def report_lines(
     only: Collection[str] | None = None,
     warn_only: bool = False,
     ends: str = "the run fails",
+    code: Code = lambda _: "",
 ) -> list[Line]:
     """The verdict, the rows that ask for a look or cost most, totals and hints, and how far all of
     it can be trusted.
@@ -86,7 +95,8 @@ def report_lines(
             alone.
         only: the tests whose rows are listed, beside those that need a look.
         warn_only: whether what is worse fails nothing.
-        ends: how what fails is said: ``exit status 1``.
+        ends: how what fails is said: ``exit status 1``. code: what is written at a line, if this is
+            the code that ran.
     """
     brief = brief or style.verbosity < 0
     found = listed(summary, unfolded=style.verbosity > 0)
@@ -98,7 +108,7 @@ def report_lines(
     groups = map(_without_comparisons, groups_of(summary, found.changed, rest, left_out))
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
-        *_head_lines(summary, style, "The ten that cost the most:" if ten else ""),
+        *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
         *(line for _, ours in by_device(groups) for line in _table(ours, style, marked=marked)),
         *(style.sentence(found.left) if found.left and all_listed else ()),
         *_compared_lines(summary, style, brief=brief),
@@ -107,31 +117,45 @@ def report_lines(
     ]
 
 
-def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
+def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[Line]:
     colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
-        lines += labelled(f"where {style.sign(one.told)[0]}".rstrip(), [one.where], style)
-        lines += _remedy_lines(one.remedy, style)
+        lines += _task_lines(one, code, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
 
 
-def _remedy_lines(one: Remedy, style: Style) -> Iterator[Line]:
-    """What to do, then the command, so that it can be pasted: beside it if there is room, else
-    below, and one that is too wide with a test on each line. Then what else may be done."""
-    first, *others = one.words or ("",)
-    if not one.command or width_of(style.say(first)) <= style.within(LABEL).width:
-        yield from labelled("to do", [first], style)
+def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
+    """Where and what, the line of code, and what to do: the command so that it can be pasted,
+    beside it if there is room, else below, and one that is too wide with a test on each line. Then
+    what else may be done."""
+    sign, colour = style.sign(one.told)
+    first, *more = wrapped(style.say(one.where), style.within(_SIGN).width)
+    yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first)
+    yield from _indented(more, _SIGN)
+    written = code(one.place) if one.place is not None else ""
+    yield from _indented(
+        [cut_middle(style.say(written), style.width - _SIGN - _INDENT)] if written else [],
+        _SIGN + _INDENT,
+    )
+    todo, *others = one.remedy.words or ("",)
+    told = style.say(f"{TO_DO}{todo}") if todo else ""
+    if not one.remedy.command or width_of(told) <= style.within(_SIGN).width:
+        yield from _indented(wrapped(told, style.within(_SIGN).width) if told else [], _SIGN)
     else:
-        yield from labelled("to do", [f"{one.what}:"], style)
-        command, margin = style.say(one.command), " " * (LABEL + 2)
-        between = " " if width_of(margin + command) <= style.width else " \\\n  "
-        for line in _BEFORE_OWN.sub(between, command).splitlines():
-            yield Span(margin), Span(line)
+        words = style.say(f"{TO_DO}{one.remedy.what}:")
+        yield from _indented(wrapped(words, style.within(_SIGN).width), _SIGN)
+        command = style.say(one.remedy.command)
+        between = " " if width_of(command) + _INDENT <= style.width else " \\\n  "
+        yield from _indented(_BEFORE_OWN.sub(between, command).splitlines(), _INDENT)
     for words in others:
-        yield from ((Span(" " * LABEL), *line) for line in style.within(LABEL).sentence(words))
+        yield from _indented(wrapped(style.say(words), style.within(_SIGN).width), _SIGN)
+
+
+def _indented(lines: Iterable[str], indent: int) -> Iterator[Line]:
+    return ((Span(" " * indent), Span(line)) for line in lines)
 
 
 _BEFORE_OWN = re.compile(r"(?<!pytest) (?='?[\w./-]+\.py\b|'?--kernelprof)")

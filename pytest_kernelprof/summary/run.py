@@ -499,7 +499,7 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
         words += "" if gpu is None else f", {format_time(gpu)} on the GPU"
         words += f" and {format_time(comm)} communicating" if comm else ""
         several = any(one.other_ranks for one in on_gpu)
-        yield f"{words} (of several ranks, rank 0 only)" if several else words
+        yield f"{words} (rank 0 only)" if several else words
     if operators:
         yield f"{wording.count(operators, 'operator')} on the CPU"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.records.document import ComparedCallable, Comparison
     from pytest_kernelprof.records.environment import Integrity
-    from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
+    from pytest_kernelprof.records.profile import Kernel, Mismatch, Place, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS = 4
@@ -461,25 +461,36 @@ def explained(profile: Profile) -> Profile:
     return replace(profile, verdicts=tuple(verdicts))
 
 
-def excess_words(profile: Profile, verdict: Verdict) -> str:
-    """What exceeds a limit, if that is one thing, and its line: ``: + elementwise [copy],
-    model.py:17``; of several `` at model.py:11, 12``; empty where that is not known."""
+class Excess(NamedTuple):
+    """What exceeds a limit, as far as it is known.
+
+    Attributes:
+        lines: of the code: ``model.py:17``. words: if it is one thing, its name: ``+ elementwise
+            [copy]``. place: the first of the lines.
+    """
+
+    lines: str = ""
+    words: str = ""
+    place: Place | None = None
+
+
+def excess_of(profile: Profile, verdict: Verdict) -> Excess:
+    """Return what exceeds a limit, and where: the first thing of several, and how many more."""
     causes = causes_of(profile, verdict.outcome)
     worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
         first, more = worse[0], [f"{len(worse) - 1} more"] if len(worse) > 1 else []
-        words = f"{first.sign} {wording.brief(first)}".lstrip()
-        return f": {', '.join([*filter(None, [words, wording.cause_lines(first)]), *more])}"
+        words = ", ".join([f"{first.sign} {wording.brief(first)}".lstrip(), *more])
+        return Excess(wording.cause_lines(first), words, wording.first_line(first))
     cause = verdict.cause or _cause_of(verdict, profile)
     if cause is None:
-        return ""
+        return Excess()
     lines, call = wording.cause_lines(cause), wording.line_of(verdict.place or profile.place)
     lines = "" if lines == call else lines
     words = wording.brief(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
-    if words and ";" not in cause.text:
-        return f": {', '.join(filter(None, [words, lines]))}"
-    told = f": {words} and others, " if words and not cause.lines else " at "
-    return f"{told}{lines}" if lines else ""
+    if words and ";" in cause.text:
+        words = f"{words} and others" if lines and not cause.lines else ""
+    return Excess(lines, words, wording.first_line(cause))
 
 
 def _incomplete(profile: Profile) -> Cause:

@@ -217,7 +217,7 @@ class _Turns:
     def answer(self) -> Done | str:
         calls = self._tests[self.test].revision
         if calls is None:
-            return f"the revision has no test {self.test}"
+            return "the test does not exist"
         labels = ["", *(f"profile {number}" for number in range(2, len(calls) + 1))]
         profiles = tuple(
             replace(recorded(call, self._folder).attributed, label=label)

@@ -196,7 +196,9 @@ def of_annotations(text: str) -> Facts:
     """GitHub's commands: the title names the test, or the first lines name those of each cause."""
     failed: Failed = {}
     places = {}
-    found = re.findall(r"^::error file=(.*?),line=(\d+),title=(.*?)::(.*)$", text, re.M)
+    found = re.findall(
+        r"^::error file=(.*?),line=(\d+)(?:,endLine=\d+)?,title=(.*?)::(.*)$", text, re.M
+    )
     name = r"test_\S+( \[.*?\])?( and \d+ more)?"
     for file, line, title, data in found:
         head, _, wrong = title.replace("%3A", ":").replace("%2C", ",").partition(": ")
@@ -367,7 +369,7 @@ def _marked(lines: Iterable[str]) -> Iterable[str]:
     """The tests of rows with a sign of failure, of comparisons the one above the sign."""
     above = ""
     for line in lines:
-        if re.match(r"[✗!] ", line):
+        if re.match(r"[✗!] (?!\S+\.py(:[\d, or]+)?: )", line):  # else a place to look at
             yield _name(line)
         elif line.startswith("  ✗ failed"):
             yield _name(above)

@@ -102,7 +102,7 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     assert (
         f"aten::add x100 at test_it.py:{line}; aten::mul x100 at test_it.py:{line + 2}" in command
     )
-    todo = "%0Ato do: call fewer operators, or allow max_kernels(200), then run again: pytest "
+    todo = "%0Ato do: call fewer operators, or allow max_kernels(200), then run again:%0Apytest "
     assert command.endswith(f"{todo}test_it.py::test_many --kernelprof-device=cpu")
 
 

@@ -74,7 +74,7 @@ def test_more_kernels_are_worse_and_named() -> None:
     assert (told.source, told.change) == ("revision", "worse")
     assert worse(told) == ("kernels", "launches")
     lines = worse_message("", [held_to(extra, told)], NAME).splitlines()
-    assert lines[0] == "worse than main (abc1234): kernels 5 -> 6"
+    assert lines[0] == "worse than main (abc1234): kernels 5 -> 6 at mlp.py:31"
     (new,) = [line for line in lines if line.startswith("  + 6")]
     assert new.endswith("mlp.py:31  aten::mul")
 

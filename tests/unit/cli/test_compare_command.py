@@ -45,8 +45,8 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
     lines.fnmatch_lines(
         [
             "1 of 1 profile is worse than old.json (2026-11-22).",
-            "where *(test_it)",
-            "to do * undo the change, then compare with*",
+            "✗ *(test_it)",
+            "  to do: undo the change, then compare with*",
             " * pytest test_mlp.py::test_it *",
             " * --kernelprof-against=*/old.json",
             "  kernels *GPU us *change  test",
@@ -106,7 +106,7 @@ def test_as_markdown_names_stand_as_they_are(
     assert main(["compare", *odd, "--format=markdown"]) == 0
     out = capsys.readouterr().out
     assert r"**test_a\[\|&lt;b>\`\*\_\]**" in out
-    assert "### ✅ None of 1 profile is worse than " in out
+    assert "### ✅ kernelprof: None of 1 profile is worse than " in out
     assert "| changed (other kernels, same counts)" in out
 
 

@@ -85,7 +85,7 @@ def test_github_is_told_in_its_summary_and_at_lines(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path.parent))
     assert main(["report", document, "--github"]) == 0
-    assert (tmp_path / "summary").read_text().startswith("### ❌ 1 of 1 test")
+    assert (tmp_path / "summary").read_text().startswith("### ❌ kernelprof: 1 of 1 test")
     (command,) = capsys.readouterr().out.splitlines()
     assert command.startswith(
         f"::error file={tmp_path.name}/t.py,line=7,title=test_broken%3A max_kernels%3A 5 >"

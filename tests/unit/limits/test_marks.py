@@ -376,9 +376,9 @@ def test_a_marker_that_is_not_near_ours_is_nobodys_business(collect: Collect) ->
 
 
 def test_every_marker_is_registered_with_a_form_and_what_it_says() -> None:
-    lines = marker_lines("kernelprof(rounds=24): how a test is profiled")
+    lines = marker_lines("kernelprof(rounds=24): how to profile a test")
     assert lines[0] == (
         'max_kernels(3): at most this many kernels a call; match="copy" counts only those whose '
-        "name or operator this regular expression finds, case ignored"
+        "name or operator matches this regular expression (case ignored)"
     )
     assert [line.partition("(")[0] for line in lines] == [*KINDS, "kernelprof"]

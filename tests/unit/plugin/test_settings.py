@@ -115,7 +115,7 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(
         '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
-        'margin="8%", ranks=2, other_processes="ignore"): how a test is profiled, *'
+        'margin="8%", ranks=2, other_processes="ignore"): how to profile a test, *'
     )
 
 

@@ -88,7 +88,7 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
-    assert data.endswith("remove the new kernel, or accept the change if it is intended: "
+    assert data.endswith("remove the new kernel, or accept the change if it is intended:%0A"
                          "pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
 
@@ -123,7 +123,8 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     assert title == "t%3A snapshot%3A other kernels%2C same number"
     assert data.split("%0A") == [
         "relu: was gelu",
-        "to do: accept the change if it is intended: pytest --kernelprof-update t.py::t",
+        "to do: accept the change if it is intended:",
+        "pytest --kernelprof-update t.py::t",
     ]
 
 
@@ -252,8 +253,8 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
     ((*_, found, data),) = told(crashed)
     assert title in (found, None)
-    todo = "to do: fix the error, then run again: pytest t.py::test_it"
-    assert data.split("%0A") == [*body, todo]
+    todo = ["to do: fix the error, then run again:", "pytest t.py::test_it"]
+    assert data.split("%0A") == [*body, *todo]
 
 
 def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:

@@ -94,9 +94,9 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     lines = [" ".join(line.split()) for line in told]
     times, _, pairs = TIMES.partition(" in ")
     assert lines[:6] == [
-        f"worse than main (abc1234): kernels 5 -> 6, {times}",
+        f"worse than main (abc1234): kernels 5 -> 6, {times} at mlp.py:31",
         f"in {pairs}, margin 5 %",
-        "+ vectorized_elementwise [mul], mlp.py:31",
+        "+ vectorized_elementwise [mul]",
         "in step",
         "at test_mlp.py:31",
         "",
@@ -130,7 +130,7 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     kernels = diff_profiles(profile([*MLP[:3], *muls(7), MLP[4]]), new)
     worse = held_to(new, of(delta("kernels", 5, 6), kernels=kernels))
     told = failure_message(worse).splitlines()
-    assert told[0] == "earlier run: kernels 5 -> 6: + vectorized_elementwise [mul], mlp.py:7 or 8"
+    assert told[0] == "earlier run: kernels 5 -> 6 at mlp.py:7 or 8: + vectorized_elementwise [mul]"
     assert told[1] == "  against the earlier run: + new, - gone, ~ changed"
     assert "  mlp.py:7 or 8  " in told[2]
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))

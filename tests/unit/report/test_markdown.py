@@ -152,22 +152,24 @@ def test_all_well_is_three_lines() -> None:
     well = mlp(timed("cuda_time", [100]), verdicts=(KEPT,))
     found = markdown_of(Run((Test("t.py::test_it", (well,)),)))
     heading, *_ = found.split("\n")
-    assert heading == "### ✅ 1 of 1 test is within its limits"
+    assert heading == "### ✅ kernelprof: 1 of 1 test is within its limits"
     page = rendered(found)
     assert page.texts("p") == [
-        "5 kernels, 100.0us on the GPU.",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile",
+        "5 kernels, 100.0us on the GPU.",
     ]
     assert page.tables == []
 
 
 def test_a_run_without_profiles_is_no_success() -> None:
-    assert markdown_of(Run()).startswith("### No test has a profile\n")
+    assert markdown_of(Run()).startswith("### kernelprof: No test has a profile\n")
 
 
 def test_where_nothing_was_judged_nothing_is_well() -> None:
     tests = (Test("t.py::test_it", (mlp(),)),)
-    assert markdown_of(Run(tests)).startswith("### No test has a limit, 1 test has a profile\n")
+    assert markdown_of(Run(tests)).startswith(
+        "### kernelprof: No test has a limit, 1 test has a profile\n"
+    )
     same = against_main(compared("t.py::test_it", 5, 5))
     assert markdown_of(Run((same,), baselines=(MAIN,))).startswith("### ✅ ")
 
@@ -200,13 +202,13 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
         ("⚠️", "test_b.py test_undecided", UNDECIDED_WORDS),
     ]
     assert len(page.texts("li")) == 4
-    assert page.texts("h3")[0].startswith("❌ 1 of ")
+    assert page.texts("h3")[0].startswith("❌ kernelprof: 1 of ")
 
 
 def test_what_to_do_comes_first_then_a_row_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     lines = markdown_of(Run((test,))).split("\n")
-    assert lines[2:12] == [
+    assert lines[4:14] == [
         "- ❌ `a/test_a.py` max_kernels: 5 > 4 (**test_broken\\[a\\|1\\]**)<br>"
         "launch fewer kernels, or allow `max_kernels(5)`, then run again:",
         *("  ```sh", "  pytest 'a/test_a.py::test_broken[a|1]'", "  ```"),
@@ -230,7 +232,7 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    item = markdown_of(Run(tuple(tests))).split("\n")[2:6]
+    item = markdown_of(Run(tuple(tests))).split("\n")[4:8]
     assert item[0].endswith("<br>fix the error, then run again:")
     assert item[1::2] == ["  ```sh", "  ```"]
     assert item[2].startswith("  pytest a/test_a.py::test_aaa")
@@ -332,7 +334,7 @@ def test_what_changed_against_a_revision() -> None:
     assert better[1:] == [
         ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"]
     ]
-    assert page.texts("summary")[2] == "1 more profile changed"
+    assert page.texts("summary")[2] == "better: 1 profile"
     _, table = page.raw_texts("pre")
     assert table.startswith("against main (abc1234): + new, - gone\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())

@@ -69,7 +69,7 @@ def page(run: Run) -> str:
 
 def test_the_verdict_is_the_same_in_all() -> None:
     assert terminal(RUN).startswith(f"{SENTENCE}; 1 retried.")
-    assert markdown_of(RUN).startswith(f"### ❌ {SENTENCE}; 1 retried\n")
+    assert markdown_of(RUN).startswith(f"### ❌ kernelprof: {SENTENCE}; 1 retried\n")
     assert SENTENCE in page(RUN)
 
 
@@ -103,7 +103,7 @@ def test_a_comparison_alone_that_failed_is_not_nothing_to_look_at() -> None:
 
 def test_what_was_skipped_with_its_limits_is_no_success() -> None:
     skipped = Run((Test("t.py::t", (taken(11, 143.0, 13),), outcome="skipped"),))
-    assert markdown_of(skipped).startswith("### No limit applied; 1 skipped\n")
+    assert markdown_of(skipped).startswith("### kernelprof: No limit applied; 1 skipped\n")
     (first, *_) = report_lines(summary_of(skipped), Style(100, "utf-8"))
     assert [span.colour for span in first] == ["bold"]
 

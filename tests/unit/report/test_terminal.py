@@ -128,25 +128,24 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:16] == [
+    assert lines[:15] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
-        "where ✗      mlp.py:31: max_kernels: 4 > 2 (test_step)",
-        "to do        launch fewer kernels, or allow max_kernels(4), then run again:",
-        "               pytest tests/test_training.py::test_step",
+        "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
+        "  to do: launch fewer kernels, or allow max_kernels(4), then run again:",
+        "    pytest tests/test_training.py::test_step",
         "",
-        "where !      tests/test_story.py: no number: 17 of 18 launches have their",
-        "             kernel, after 3 tries (test_lost)",
-        "to do        run these tests alone: pytest tests/test_story.py::test_lost",
+        "! tests/test_story.py: no number: 17 of 18 launches have their kernel, after 3",
+        "  tries (test_lost)",
+        "  to do: run these tests alone: pytest tests/test_story.py::test_lost",
         "",
-        "where ?      tests/test_rows.py: max_cuda_time: undecided (199.4us, limit",
-        "             200.0us) (test_near[gated-bf16])",
-        "to do        take more rounds:",
-        "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
-        "                 --kernelprof-rounds=192",
-        "             if it stays undecided, raise the limit",
+        "? tests/test_rows.py: max_cuda_time: undecided (199.4us, limit 200.0us)",
+        "  (test_near[gated-bf16])",
+        "  to do: take more rounds:",
+        "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
+        "  if it stays undecided, raise the limit",
         "",
     ]
-    assert lines[16:29] == [
+    assert lines[15:28] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
@@ -434,9 +433,9 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     lines = told(of("a.py::t", kept()), of("a.py::bad", over(), outcome="failed"), verbosity=-1)
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
-        "where ✗      tests/a.py: max_kernels: 5 > 4 (bad)",
-        "to do        launch fewer kernels, or allow max_kernels(5), then run again:",
-        "               pytest tests/a.py::bad",
+        "✗ tests/a.py: max_kernels: 5 > 4 (bad)",
+        "  to do: launch fewer kernels, or allow max_kernels(5), then run again:",
+        "    pytest tests/a.py::bad",
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
