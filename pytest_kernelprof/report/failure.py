@@ -88,9 +88,9 @@ def _heads(
     beside = f"{lines}: {words}" if words else lines
     if width_of(heads[0] + beside) <= _STYLE.width:
         heads[0] += beside
-    elif width_of(heads[0] + lines) <= _STYLE.width:
+    elif not words or width_of(heads[0] + lines) <= _STYLE.width:
         heads[0] += lines
-        more.append(words)
+        more += filter(None, [words])
     else:
         more.append(", ".join(filter(None, [words, excess.lines])))
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
@@ -191,8 +191,10 @@ def _kernel_lines(
     profile: Profile, judged: Profile, style: Style, bases: Mapping[Source, str]
 ) -> list[str]:
     new = new_kernels(profile)
-    legend = [f"against {bases[new.source]}: + new, - gone"] if new else []
-    lines = legend or _changes(profile, style, bases)
+    lines = _changes(profile, style, bases)
+    if new:
+        marks = ["+ new"] * bool(new.positions) + ["- gone"] * bool(new.gone)
+        lines = [f"against {bases[new.source]}: {', '.join(marks)}"]
     if lines and not new:
         if not any(one.of_limit and one.outcome == "failed" for one in profile.verdicts):
             return lines[:-1]  # of times that were taken in turn: those of one call are others
@@ -217,7 +219,9 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
         if one.change in ("worse", "changed", "undecided") and (
             told := kernel_tables.diff_lines(one, style)
         ):
-            lines += [f"against {bases[one.source]}: + new, - gone, ~ changed", *told, ""]
+            there = {line[:1] for line in told}
+            marks = [words for words in ("+ new", "- gone", "~ changed") if words[0] in there]
+            lines += [f"against {bases[one.source]}: {', '.join(marks)}".rstrip(), *told, ""]
     return lines
 
 

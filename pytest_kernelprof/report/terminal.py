@@ -105,7 +105,8 @@ def report_lines(
     marked = summary.counts.marked
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    groups = map(_without_comparisons, groups_of(summary, found.changed, rest, left_out))
+    said = {one.what for one in summary.tasks}
+    groups = (_without(said, group) for group in groups_of(summary, found.changed, rest, left_out))
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
@@ -298,10 +299,11 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
 
-def _without_comparisons(group: Group) -> Group:
-    """Without the comparisons of callables, which have tables of their own."""
+def _without(said: Collection[str], group: Group) -> Group:
+    """Without the causes that are said above, and the comparisons of callables, which have tables
+    of their own."""
     told = [
-        (one, why)
+        (one, [cause for cause in why if wording.signed(cause) not in said])
         for one, why in group.entries
         if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
     ]

@@ -78,7 +78,7 @@ def test_eight_per_cent_more_work_is_worse(
     result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
         [
-            "E   worse than old: GPU time +[78].* %",
+            "E   worse than old: GPU time +[78].* %*",
             "  in 4 of 4 pairs timed in turn (* -> *), margin 5 %",
         ]
     )

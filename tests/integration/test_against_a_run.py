@@ -85,9 +85,9 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   earlier run: operators 3 -> 4: + aten::mul, test_it.py:7*",
+            "E   earlier run: operators 3 -> 4 at test_it.py:7: + aten::mul*",
             "  at test_it.py:*",
-            "  against the earlier run: + new, - gone",
+            "  against the earlier run: + new",
             "  + * aten::mul *",
         ]
     )
@@ -115,7 +115,7 @@ def test_one_test_alone_is_compared_and_warned_of_where_that_is_asked(run: RunIt
     result.assert_outcomes(passed=1, deselected=2, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*KernelprofWarning: earlier run: operators 3 -> 4: + aten::mul, test_it.py:7*",
+            "*KernelprofWarning: earlier run: operators 3 -> 4 at test_it.py:7: + aten::mul*",
             "*only in the earlier run: test_it.py::test_b, *",
             "only a warning: kernels rose in 1 profile",
         ]

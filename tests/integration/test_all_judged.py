@@ -48,7 +48,7 @@ def test_tests_without_a_profile_are_counted_in_each_format(run: Run, workers: s
     result.assert_outcomes(passed=1, failed=2, errors=2)
     sentence = "2 of 5 tests failed, 2 errors"
     assert headline(result).startswith(sentence)
-    assert Path("run.md").read_text().startswith(f"### ❌ {sentence}")
+    assert Path("run.md").read_text().startswith(f"### ❌ kernelprof: {sentence}")
     html = Path("run.html").read_text()
     assert "<h1>2 of 5 tests failed, 2 errors" in html
     assert "RuntimeError: no such file" in html
@@ -101,7 +101,7 @@ def test_both(kernel_profile):
         *REPORTS,
     )
     assert properties("junit.xml") == {"test_both": "failed"}
-    assert Path("run.md").read_text().startswith("### ❌ 1 of 1 test breaks a limit")
+    assert Path("run.md").read_text().startswith("### ❌ kernelprof: 1 of 1 test breaks a limit")
 
 
 def properties(path: str) -> dict[str, str]:
@@ -193,7 +193,7 @@ def test_expected(kernel_profile): kernel_profile(three)
         "--kernelprof-markdown=run.md",
     )
     told = "1 of 1 test is within its limits; 1 expected failure, 1 skipped"
-    assert Path("run.md").read_text().startswith(f"### ✅ {told}")
+    assert Path("run.md").read_text().startswith(f"### ✅ kernelprof: {told}")
 
 
 def test_the_last_attempt_of_a_test_counts(run: Run) -> None:
@@ -209,7 +209,9 @@ def test_flaky(kernel_profile):
 """,
         *("-p", "rerunfailures", "--reruns=1", "--kernelprof-markdown=run.md"),
     )
-    assert Path("run.md").read_text().startswith("### ✅ 1 of 1 test is within its limits")
+    assert (
+        Path("run.md").read_text().startswith("### ✅ kernelprof: 1 of 1 test is within its limits")
+    )
 
 
 @pytest.mark.parametrize("option", ["--kernelprof-disable", "--setup-only"])
@@ -234,4 +236,4 @@ def test_a_failed_comparison_is_told_in_each_format(run: Run) -> None:
     looks = html[html.index("What needs a look") : html.index("callables measured in turn")]
     assert "test_compares" in looks
     assert "min_speedup(1000)" in looks
-    assert Path("run.md").read_text().startswith("### ❌ 1 of 1 test breaks a limit")
+    assert Path("run.md").read_text().startswith("### ❌ kernelprof: 1 of 1 test breaks a limit")

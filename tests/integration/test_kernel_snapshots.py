@@ -73,10 +73,10 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: operators 3 -> 4: + aten::mul, test_it.py:9",
+            "E   snapshot: operators 3 -> 4 at test_it.py:9: + aten::mul",
             "  at test_it.py:9: *",
             "*",
-            "  against the snapshot: + new, - gone",
+            "  against the snapshot: + new",
             "  + * aten::mul *test_it.py:9*",
             "  to do: remove the new operator, or accept the change if it is intended:",
             "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
@@ -322,7 +322,7 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_a _*", "E   snapshot: operators 3 -> 4: + aten::mul, test_it.py:9"]
+        ["*_ test_a _*", "E   snapshot: operators 3 -> 4 at test_it.py:9: + aten::mul"]
     )
 
 

@@ -58,7 +58,9 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0: aten::gelu, test_it.py:5"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels(match='gelu'): 1 > 0 at test_it.py:5: aten::gelu"]
+    )
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
@@ -135,7 +137,9 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0: aten::gelu, test_it.py:5"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels(match='gelu'): 1 > 0 at test_it.py:5: aten::gelu"]
+    )
 
 
 @pytest.mark.parametrize(

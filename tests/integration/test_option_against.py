@@ -169,7 +169,7 @@ def test_each_test_is_compared(
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            f"E   worse than main ({short}): operators 2 -> 3: + aten::mul, mlp.py:3",
+            f"E   worse than main ({short}): operators 2 -> 3 at mlp.py:3: + aten::mul",
             "  + 3 * aten::mul *mlp.py:3",
         ]
     )
@@ -356,7 +356,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.assert_outcomes(failed=3, xfailed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 1: + aten::mul, mlp.py:3",
+            "E   max_kernels: 3 > 1 at mlp.py:3: + aten::mul",
             "E   worse than main (*): operators 2 -> 3",
             "  + 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",

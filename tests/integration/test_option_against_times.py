@@ -196,7 +196,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.re_match_lines(
         [
-            r"E   worse than main \(\w+\): GPU time \+[78]\.\d %$",
+            r"E   worse than main \(\w+\): GPU time \+[78]\.\d % at code\.py:3$",
             r"  in 4 of 4 pairs timed in turn \((100\.\d|99\.9)us -> 10[78]\.\dus\), margin 5 %",
         ]
     )
@@ -261,7 +261,9 @@ def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     assert timings(found["several"]) == [None] * 4
     assert {one.change for one in found["several"]} == {"same"}
     assert [one.change for one in found["more"]] == ["worse"]
-    result.stdout.fnmatch_lines(["*KernelprofWarning: worse than main (*): operators 1 -> 2: + *"])
+    result.stdout.fnmatch_lines(
+        ["*KernelprofWarning: worse than main (*): operators 1 -> 2 at *: + *"]
+    )
     result.stdout.fnmatch_lines(
         [
             "1 of 2 tests is worse than main (*",
@@ -374,4 +376,6 @@ def test_what_is_missing_is_an_error_also_where_what_is_worse_only_warns(
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*against: would_wait is missing; main (*) has it"])
-    result.stdout.fnmatch_lines(["*KernelprofWarning: worse than main (*): operators 1 -> 2: + *"])
+    result.stdout.fnmatch_lines(
+        ["*KernelprofWarning: worse than main (*): operators 1 -> 2 at *: + *"]
+    )

@@ -43,7 +43,7 @@ def test_lines_are_annotated_and_the_summary_is_written(
         command,
     )
     assert result.outlines[-1] == command  # after all that pytest prints
-    assert "### ❌ 1 of 1 test breaks a limit" in summary.read_text()
+    assert "### ❌ kernelprof: 1 of 1 test breaks a limit" in summary.read_text()
 
 
 @pytest.mark.parametrize("options", [("-s",), ("-qq", "--no-summary")])

@@ -131,10 +131,10 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     worse = held_to(new, of(delta("kernels", 5, 6), kernels=kernels))
     told = failure_message(worse).splitlines()
     assert told[0] == "earlier run: kernels 5 -> 6 at mlp.py:7 or 8: + vectorized_elementwise [mul]"
-    assert told[1] == "  against the earlier run: + new, - gone, ~ changed"
+    assert told[1] == "  against the earlier run: + new"
     assert "  mlp.py:7 or 8  " in told[2]
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))
-    assert failure_message(known).splitlines()[1] == "  against the earlier run: + new, - gone"
+    assert failure_message(known).splitlines()[1] == "  against the earlier run: + new"
 
 
 def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:
