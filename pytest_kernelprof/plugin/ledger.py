@@ -19,6 +19,7 @@ from pytest_kernelprof.profiler.torch_profiler import thread_words
 from pytest_kernelprof.records.document import Comparison, Test
 from pytest_kernelprof.records.profile import Place, Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
+from pytest_kernelprof.summary import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,7 +84,8 @@ class _Entry:
         self.record = replace(without_kernels(self.record), other_ranks=others)
 
     def drop_timeline(self) -> None:
-        self.record = replace(self.record, timeline=None)
+        others = tuple(replace(one, timeline=None) for one in self.record.other_ranks)
+        self.record = replace(self.record, timeline=None, other_ranks=others)
 
     def drop_trace(self) -> None:
         self.file, self.recording = None, NOTHING_NOTED
@@ -126,7 +128,7 @@ def _kernels_of(entry: _Entry) -> int:
 
 
 def _events_of(entry: _Entry) -> int:
-    return len(entry.record.timeline.name) if entry.record.timeline else 0
+    return sum(len(one.timeline.name) for one in entry.record.ranks if one.timeline)
 
 
 class Ledger:
@@ -256,7 +258,10 @@ class Ledger:
         if record is not measurement.profile:
             kept = self._by_baselines(record, place)
         verdicts = (*verdicts, *kept)
+        is_attributed = record is not measurement.profile
         record = replace(record, verdicts=verdicts, place=place, timeline=timeline, trace=trace)
+        if is_attributed and record.other_ranks:
+            record = with_blamed_timeline(record, measurement)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
@@ -426,6 +431,19 @@ def with_lines_if(wanted: bool, measurement: Measurement) -> Profile:
     except (Exception, OutcomeException) as error:
         agreement.broke(error)
         return measurement.profile
+
+
+def with_blamed_timeline(record: Profile, measurement: Measurement) -> Profile:
+    """The profile with the timeline of the rank that breaks a limit, if this rank keeps its own: a
+    report shows that one. All ranks of the call ask; the one that is blamed sends it."""
+    is_over = any(one.outcome == "failed" for one in record.verdicts)
+    is_blamed = is_over and wording.shown_rank(record) is record
+    own = record.timeline or measurement.timeline() if is_blamed else Timeline()
+    found = measurement.agreement.gather("the timeline", own)
+    by_rank = zip((one.rank for one in record.ranks), found, strict=True)
+    sent = {rank: timeline for rank, timeline in by_rank if timeline.kind and record.timeline}
+    others = (replace(one, timeline=sent.get(one.rank)) for one in record.other_ranks)
+    return replace(record, other_ranks=tuple(others))
 
 
 def _evaluated(

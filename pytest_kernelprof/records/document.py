@@ -338,10 +338,12 @@ def bounded(profile: records.Profile) -> records.Profile:
 
 
 def _bounded_rank(profile: records.Profile, first: records.Profile) -> records.Profile:
-    """The profile of another rank: without its kernels where its work is that of the first."""
-    if not profile.kernels or profile.variants or _work(profile) != _work(first):
+    """The profile of another rank: without its kernels where its work is that of the first, unless
+    reports show its timeline: it breaks a limit."""
+    is_shown = profile.timeline is not None
+    if not profile.kernels or profile.variants or is_shown or _work(profile) != _work(first):
         return bounded(profile)
-    alike = replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False, timeline=None)
+    alike = replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False)
     return bounded(alike)
 
 

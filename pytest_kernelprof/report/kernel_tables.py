@@ -171,15 +171,17 @@ def kernel_table(
     most: int = MOST_ROWS,
     new: NewKernels | None = None,
     guilty: Collection[int] = (),
+    slower: Collection[int] = (),
 ) -> Table:
     """Make a table of the kernels in launch order, equal neighbours as one row.
 
     Args:
         most: how many rows there are.
         new: what is new since a baseline, which ``+`` and ``-`` mark.
-        guilty: the kernels that a limit on names fails by, from 0, which ``>`` marks.
+        guilty: the kernels that a limit fails by, from 0, which ``>`` marks.
+        slower: those that take longer than in a baseline, which ``~`` marks.
     """
-    rows = _folded(list(launches(profile, new, guilty)), most)
+    rows = _folded(list(launches(profile, new, guilty, slower)), most)
     return launch_table(NOUNS[profile.environment.kind], rows)
 
 
@@ -193,7 +195,10 @@ def launch_table(nouns: Nouns, rows: Sequence[TableRow]) -> Table:
 
 
 def launches(
-    profile: Profile, new: NewKernels | None = None, guilty: Collection[int] = ()
+    profile: Profile,
+    new: NewKernels | None = None,
+    guilty: Collection[int] = (),
+    slower: Collection[int] = (),
 ) -> Iterator[TableRow]:
     """Yield the kernels in launch order, those that are gone where they were, and at the end those
     that a document keeps by name alone."""
@@ -205,7 +210,7 @@ def launches(
         yield replace(
             row_of(kernel, names[kernel.name]),
             line=_line(profile, kernel.source),
-            sign="+" if at in positions else ">" if at in guilty else "",
+            sign="+" if at in positions else ">" if at in guilty else "~" if at in slower else "",
             at=at + 1,
             positions=str(at + 1),
             sizes=_sizes(kernel.grid, kernel.block),

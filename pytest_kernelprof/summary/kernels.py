@@ -15,7 +15,7 @@ from pytest_kernelprof.summary.records import HotKernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import KernelChange, Source
+    from pytest_kernelprof.records.comparison import KernelChange, KernelSide, Source
     from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
     from pytest_kernelprof.summary.records import Row
 
@@ -170,7 +170,7 @@ def whole_repeats(names: Sequence[str]) -> int:
     return found[0].times if len(found) == 1 else 1
 
 
-# What is new since a baseline.
+# What is new or slower since a baseline.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +202,20 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     if positions is None or max(places, default=0) > len(profile.kernels):
         return None  # perhaps only some of the kernels are kept
     return NewKernels(one.source, positions, gone)
+
+
+def slower_kernels(profile: Profile) -> frozenset[int]:
+    """Find the kernels, from 0, that take longer than in a baseline that the profile is worse than;
+    none of a kind of which some take as long as there."""
+    kinds: defaultdict[object, list[int]] = defaultdict(list)
+    for at, kernel in enumerate(profile.kernels):
+        kinds[_launched_kind(kernel)].append(at)
+    failed = (one.comparison for one in profile.verdicts if one.outcome == "failed")
+    diffs = (one.kernels for one in failed if one and one.rank in (None, profile.rank))
+    slower = (change for diff in diffs if diff is not None for change in diff.of("slower"))
+    found = ((one.times, kinds[_launched_kind(one.side)]) for one in slower)
+    return frozenset(at for times, places in found if len(places) == times for at in places)
+
+
+def _launched_kind(one: Kernel | KernelSide) -> object:
+    return one.name, one.operators, tuple(one.grid or ()), tuple(one.block or ())

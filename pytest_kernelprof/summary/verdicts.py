@@ -601,6 +601,23 @@ def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
     return frozenset({*found, *(at for at, k in enumerate(judged.kernels) if _kind_of(k) in kinds)})
 
 
+def offending_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
+    """Return the guilty kernels. Of too many of which none is known to be new: those that the
+    limit's pattern counts, all if none is allowed, or the kind that is there most often."""
+    found = guilty_kernels(profile, judged)
+    failed = [one for one in profile.verdicts if one.outcome == "failed"]
+    is_known = bool(found) or any(one.comparison for one in failed)
+    for one in (one for one in failed if wording.judged_rank(profile, one) is judged):
+        pattern = one.qualifier
+        if one.metric in ("kernels", "launches") and (pattern or not is_known):
+            matching = _matching(judged.kernels, pattern) if pattern else judged.kernels
+            kinds = Counter(map(_kind_of, matching))
+            often = [kind for kind, n in kinds.items() if n == max(kinds.values())]
+            wanted = set(kinds) if pattern or not one.allowed else often if not often[1:] else ()
+            found |= {at for at, k in enumerate(judged.kernels) if _kind_of(k) in wanted}
+    return found
+
+
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
     return (

@@ -543,14 +543,50 @@ def test_the_tree_has_what_launches_and_counts_the_rest(opened: Opened, tmp_path
     assert gpu == pytest.approx(sum(one.duration_us for one in kernels_of(8)), abs=0.3)
 
 
-def test_the_timeline_and_the_operators_say_of_which_rank_they_are(
+def test_the_timeline_is_of_the_rank_that_breaks_a_limit_and_others_can_be_chosen(
     opened: Opened, tmp_path: Path
 ) -> None:
-    other = replace(profile_of(5), rank=1, timeline=None)  # one rank alone keeps its timeline
+    broken = replace(over(5, 4), ranks=(1,))
+    other = replace(profile_of(5), rank=1)
+    first = replace(profile_of(4, broken), rank=0, other_ranks=(other,))
+    page = drawn(opened, tmp_path, first)
+    titles = page.locator(".timeline-of h3")
+
+    def ranks() -> list[str]:
+        return [re.sub(r" (\d) .*", r" \1", one) for one in titles.all_inner_texts()]
+
+    assert ranks() == ["Timeline of rank 1", "Operators of rank 1"]
+    assert page.locator(".rings").get_attribute("d").count("M") == 2
+    assert "> breaks a limit" in page.locator(".tl .legend").inner_text()
+    page.get_by_role("button", name="rank 0").click()
+    assert ranks() == ["Timeline of rank 0", "Operators of rank 0"]
+    assert not page.locator(".rings").get_attribute("d")
+    assert page.evaluate("document.activeElement.textContent") == "rank 0"
+
+
+def test_without_a_timeline_of_the_rank_that_breaks_a_limit_that_is_said(
+    opened: Opened, tmp_path: Path
+) -> None:
+    other = replace(profile_of(5), rank=1, timeline=None)
     broken = replace(over(5, 4), ranks=(1,))
     first = replace(profile_of(4, broken), rank=0, other_ranks=(other,))
-    titles = drawn(opened, tmp_path, first).locator(".timeline-of h3").all_inner_texts()
-    assert [one.partition(" 0 ")[0] for one in titles] == ["Timeline of rank", "Operators of rank"]
+    page = drawn(opened, tmp_path, first)
+    titles = page.locator(".timeline-of h3").all_inner_texts()
+    assert titles[0].startswith("Timeline of rank 0")
+    assert "rank 1 left no timeline" in titles[0]
+    assert page.locator(".zoom [aria-pressed]").count() == 0
+
+
+def test_slower_kernels_are_marked(opened: Opened, tmp_path: Path) -> None:
+    old = profile_of(4)
+    slow = replace(old.kernels[1], duration_us=100.0)
+    kernels = (old.kernels[0], slow, *old.kernels[2:])
+    new = replace(old, kernels=kernels, timeline=round_of(kernels))
+    worse = ProfileComparison(source="run", change="worse", kernels=diff_profiles(old, new))
+    page = drawn(opened, tmp_path, held_to(new, worse))
+    assert page.locator(".rings").get_attribute("d").count("M") == 1
+    assert "~ gelu" in labels(page)
+    assert "~ slower" in page.locator(".tl .legend").inner_text()
 
 
 def test_a_kernel_of_a_tiny_share_has_a_bar(opened: Opened, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from pytest_kernelprof.baselines import revision
 from pytest_kernelprof.baselines.protocol import Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
 from pytest_kernelprof.baselines.timing import Timed
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
@@ -141,7 +142,8 @@ def _measurement(call: Call, folder: Path, label: str) -> Measurement:
     attributed = replace(one.attributed, label=label)
     profile = replace(one.profile, label=label)
     if call.ranks:
-        profile = attributed = _of_ranks(call, folder, label)
+        profile = _of_ranks(call, folder, label)
+        attributed = replace(profile)
     return Measurement(
         profile=profile,
         file=SimpleNamespace(path=str(one.path)),  # type: ignore[arg-type]
@@ -149,7 +151,21 @@ def _measurement(call: Call, folder: Path, label: str) -> Measurement:
         timeline=lambda: one.timeline,
         attribute=lambda: attributed,
         more=SimpleNamespace(),  # type: ignore[arg-type]
+        agreement=_Agreed(call, folder) if call.ranks else ALONE,
     )
+
+
+class _Agreed(Agreement):
+    """The other ranks of a described call, which want what this one wants."""
+
+    rank = 0
+
+    def __init__(self, call: Call, folder: Path) -> None:
+        self.others = [recorded(one, folder) for one in call.ranks]
+
+    def gather(self, what: str, own: Any, **_: object) -> Any:
+        others = (one.timeline if what == "the timeline" else own for one in self.others)
+        return (own, *others)
 
 
 def _of_ranks(call: Call, folder: Path, label: str) -> Profile:

@@ -37,7 +37,7 @@ def test_it_has_verdicts_kernels_lines_and_timelines(pytester: pytest.Pytester) 
     for name in ("aten::mm", "aten::gelu", "aten::add"):
         assert name in words
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', found)
-    timelines = [one["timeline"] for one in json.loads(data)["details"].values()]
+    timelines = [one["drawn"][0]["timeline"] for one in json.loads(data)["details"].values()]
     assert len(timelines) == 2
     assert all(timelines)
 

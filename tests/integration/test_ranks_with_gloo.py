@@ -460,6 +460,13 @@ def test_there_is_one_document_with_all_ranks(torchrun: Seen) -> None:
     assert [one["rank"] for one in kept["other_ranks"]] == [1]  # type: ignore[attr-defined]
 
 
+def test_the_rank_that_breaks_a_limit_has_its_timeline_in_the_document(torchrun: Seen) -> None:
+    (kept,), (over,) = (torchrun.profiles[one] for one in ("test_kept", "test_more_on_one"))
+    others = kept["other_ranks"], over["other_ranks"]
+    with_one = ["timeline" in one for (one,) in others]  # type: ignore[attr-defined]
+    assert with_one == [False, True]
+
+
 def test_each_rank_writes_its_traces(torchrun: Seen) -> None:
     written = sorted(path.name for path in torchrun.folder.glob("traces/*test_kept*"))
     assert [name.partition("test_kept-1")[2] for name in written] == [

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.report import terminal
-from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.html.script_data import Drawn, ScriptData
 from pytest_kernelprof.report.kernel_tables import (
     NOUNS,
     change_table,
@@ -35,7 +35,7 @@ from pytest_kernelprof.report.kernel_tables import (
 from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
-from pytest_kernelprof.summary.kernels import new_kernels
+from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -268,32 +268,28 @@ class Detailer:
         Args:
             place: of the detail on the page.
         """
-        shown = wording.shown_rank(profile)
-        drawn = shown if shown.timeline else profile
-        ranks = (f" of rank {one.rank}" for one in (shown, drawn))
-        of, of_drawn = ranks if profile.other_ranks else ("", "")
-        guilty = verdicts.guilty_kernels(profile, shown)
-        shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
-        kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty).whole
+        shown = drawn_of(profile, wording.shown_rank(profile))
+        ranks = (drawn_of(profile, one) for one in profile.ranks if one.timeline)
+        drawn = sorted(ranks, key=lambda one: one.of != shown.of)
+        timed, of, marks = shown
+        is_lacking = drawn and drawn[0].of != of
+        new, guilty, slower = new_kernels(timed), marks[">"], marks["~"]
+        kernels = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
         waits = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
         parts = [
             *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
             *self._changes(profile),
-            Part(of_drawn, drawn="timeline-of"),
-            Part(what + of, kernels, note=_sum_of_kernels(shown), kind="kernels"),
-            Part(f"Metrics{of}", metric_table(shown), note="per call", kind="metrics"),
+            Part("", note=f"{of[4:]} left no timeline" if is_lacking else "", drawn="timeline-of"),
+            Part(what + of, kernels, note=_sum_of_kernels(timed), kind="kernels"),
+            Part(f"Metrics{of}", metric_table(timed), note="per call", kind="metrics"),
             Part(of, drawn="plots-of"),
-            Part(f"Memory copies{of}", copy_table(shown)),
-            Part(waits + of, wait_table(shown)),
-            Part(
-                f"How {of.removeprefix(' of ') or 'it'} was measured",
-                kind="how",
-                facts=_measured(shown),
-            ),
+            Part(f"Memory copies{of}", copy_table(timed)),
+            Part(waits + of, wait_table(timed)),
+            Part(f"How {of[4:] or 'it'} was measured", kind="how", facts=_measured(timed)),
         ]
-        return self._told(profile, parts), self.data.add(place, drawn, shown)
+        return self._told(profile, parts), self.data.add(place, drawn or [shown], timed)
 
     def compact(self, profile: Profile) -> Markup:
         """Limits, metrics, and the costliest kernels: of a page with many details."""
@@ -327,6 +323,19 @@ class Detailer:
                 made = change_table(diff.changes, nouns_of(diff), _MOST_CHANGES)
                 baseline = self.baselines.get(found.source, "the baseline")
                 yield Part(f"{diff.what.capitalize()} against {baseline}", made, facts)
+
+
+def drawn_of(profile: Profile, one: Profile) -> Drawn:
+    """A rank of a profile, with the verdicts of all, and its kernels that are marked."""
+    of = f" of rank {one.rank}" if profile.other_ranks else ""
+    judged = structs.replace(one, verdicts=profile.verdicts)
+    new = new_kernels(judged)
+    marks = {
+        "+": new.positions if new else (),
+        ">": verdicts.offending_kernels(profile, one),
+        "~": slower_kernels(judged),
+    }
+    return Drawn(judged, of, marks)
 
 
 def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:

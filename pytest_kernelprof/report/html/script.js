@@ -274,9 +274,24 @@
     const found = data().details[details.id];
     if (found && !drawn.has(details)) {
       drawn.add(details);
-      const scene = found.timeline && sceneOf(found);
       const [timeline, plots] = [".timeline-of", ".plots-of"].map((place) => one(place, inside));
-      if (scene) timeline.append(timelineOf(scene, timeline.dataset.rank), treeOf(scene, timeline.dataset.rank) ?? "");
+      const ranks = found.drawn.filter((each) => each.timeline);
+      const show = (rank) => {
+        const scene = sceneOf(rank);
+        const choices = ranks.length > 1 ? ranks.map((each) => choiceOf(each, each === rank)) : [];
+        timeline.replaceChildren(
+          timelineOf(scene, rank.of, timeline.dataset.note, choices),
+          treeOf(scene, rank.of) ?? "",
+        );
+      };
+      const choiceOf = (each, isShown) => {
+        const act = () => {
+          show(each);
+          one("[aria-pressed=true]", timeline).focus();
+        };
+        return button(each.of.replace(" of ", ""), act, { "aria-pressed": isShown });
+      };
+      if (ranks.length) show(ranks[0]);
       plots.append(...found.plots.filter(tells).map((plot) => plotOf(plot, plots.dataset.rank)));
       all("table.kernels", inside).forEach(addBars);
     }
@@ -347,7 +362,7 @@
     const times = names.map((cell) => numberIn(cell.previousElementSibling.textContent));
     const most = Math.max(...times);
     names.forEach((cell, i) => {
-      const name = cell.textContent.replace(/^.(new|gone|changed|breaks a limit): /, "").trim();
+      const name = cell.textContent.replace(/^.(new|gone|slower|breaks a limit): /, "").trim();
       const long = times[i] > 0 ? Math.max((times[i] / most) * 56, 0.8) : 0;
       const path = make("path", { class: `k-${familyOf(name)}`, d: `M0 3h${long}` });
       cell.previousElementSibling.prepend(make("svg", { class: "b" }, path));
@@ -385,6 +400,7 @@
         kernels: 0,
         moves: 0,
         gpu: 0,
+        sign: "",
       };
     });
     events.sort((a, b) => a.start - b.start || b.end - a.end || a.at - b.at);
@@ -438,7 +454,7 @@
       "streams",
     );
     const severalDevices = new Set(streams.map((lane) => numbers(lane)[0])).size > 1;
-    markNew(events, found);
+    markKernels(events, found);
     const counted = countedOf(events, found);
     const lanes = [];
     for (const lane of threads) {
@@ -489,14 +505,15 @@
     };
   }
 
-  const boxOf = ({ start, end, words, isNew = false }, kind) =>
-    ({ start, end, words, isNew, kind, label: "", level: 0 });
+  const boxOf = ({ start, end, words, sign = "" }, kind) =>
+    ({ start, end, words, sign, kind, label: "", level: 0 });
 
   /** What the device did: a kernel is labelled by the operator that launched it. */
   function deviceBoxOf(event) {
     if (event.kind !== "k") return boxOf(event, "memory");
     const operator = event.by?.parent?.words.replace(PREFIX, "").replace(/_+$/, "");
-    return { ...boxOf(event, `k-${familyOf(event.words)}`), label: operator || event.words };
+    const label = `${event.sign} ${operator || event.words}`.trim();
+    return { ...boxOf(event, `k-${familyOf(event.words)}`), label };
   }
 
   function kindOf(event, counted = new Set()) {
@@ -506,14 +523,16 @@
     return event.kernels || event.moves ? "op" : "quiet";
   }
 
-  /** Kernels that the baseline has not, by their place in launch order; none where the timeline has
-   *  not just the profile's kernels. */
-  function markNew(events, found) {
+  /** Kernels that are new, slower or break a limit, by their place in launch order; none where the
+   *  timeline has not just the profile's kernels. */
+  function markKernels(events, found) {
     const kernels = events.filter((event) => event.kind === "k");
     if (kernels.length !== found.kernels) return;
     const launched = (event) => event.by?.start ?? event.start;
     kernels.sort((a, b) => launched(a) - launched(b) || a.start - b.start);
-    for (const at of found.new) if (kernels[at]) kernels[at].isNew = true;
+    for (const [sign, places] of Object.entries(found.marks)) {
+      for (const at of places) if (kernels[at]) kernels[at].sign ||= sign;
+    }
   }
 
   /** On the CPU the operators that are counted: none inside of another; none where they are not as
@@ -553,6 +572,9 @@
     return gaps;
   }
 
+  /* As in the table of kernels. */
+  const SIGNS = { "+": "new", ">": "breaks a limit", "~": "slower" };
+
   /** What colours mean, of what is in the picture; idle time with how much there is. */
   function legendOf({ lanes, US }) {
     const boxes = lanes.flatMap((lane) => lane.boxes);
@@ -566,7 +588,9 @@
       const sum = gaps.reduce((us, box) => us + box.end - box.start, 0);
       if (gaps.length) told.push([`gap-${cause}`, `${words}, ${time(sum / US)}`]);
     }
-    if (boxes.some((box) => box.isNew)) told.push(["ring", "new"]);
+    for (const [sign, words] of Object.entries(SIGNS)) {
+      if (boxes.some((box) => box.sign === sign)) told.push(["ring", `${sign} ${words}`]);
+    }
     const items = told.map(([kind, words]) => make("li", {}, make("i", { class: kind }), words));
     return make("ul", { class: "legend" }, ...items);
   }
@@ -608,7 +632,7 @@
   }
 
   /** A timeline that zooms, as a part of a detail. */
-  function timelineOf(scene, of) {
+  function timelineOf(scene, of, lacking, choices) {
     const { lanes, US } = scene;
     const [kinds, height] = placed(lanes);
     const number = `${scene.number.toLocaleString("en")} ${scene.what}${scene.number === 1 ? "" : "s"}`;
@@ -661,7 +685,7 @@
         const right = Math.min(x(box.end), WIDTH + 4);
         const wide = Math.max(right - left > 2 ? right - left - 0.6 : right - left, NARROWEST);
         hits.push({ box, left, wide });
-        if (box.isNew) ringed.push(`M${left} ${box.middle - 10}h${wide}v20h${-wide}z`);
+        if (box.sign) ringed.push(`M${left} ${box.middle - 10}h${wide}v20h${-wide}z`);
         if (wide < NARROW) {
           const at = `${box.middle} ${Math.floor(left)}`;
           if (!pixels.has(at)) pixels.set(at, new Map());
@@ -713,14 +737,14 @@
         const bottom = ends.get(`${arrow.to.lane} stream`);
         const [a, b] = [arrow.from.start, arrow.to.start];
         if (!top || !bottom || Math.max(a, b) < from || Math.min(a, b) > to) continue;
-        seen.push([x(a), x(b), top.top + HEIGHTS.calls[0], bottom.top, Number(arrow.to.isNew ?? false)]);
+        seen.push([x(a), x(b), top.top + HEIGHTS.calls[0], bottom.top, Number(Boolean(arrow.to.sign))]);
       }
       crowded.hidden = seen.length <= MOST_ARROWS;
       const curves = ["", ""];
-      for (const [a, b, top, bottom, isNew] of seen) {
-        if (seen.length > MOST_ARROWS && !isNew) continue;
+      for (const [a, b, top, bottom, isMarked] of seen) {
+        if (seen.length > MOST_ARROWS && !isMarked) continue;
         const bend = Math.min(17, (bottom - top) / 2);
-        curves[isNew] += `M${a} ${top}C${a} ${top + bend} ${b} ${bottom - bend} ${b} ${bottom}`;
+        curves[isMarked] += `M${a} ${top}C${a} ${top + bend} ${b} ${bottom - bend} ${b} ${bottom}`;
       }
       plain.setAttribute("d", curves[0]);
       marked.setAttribute("d", curves[1]);
@@ -797,8 +821,10 @@
     svg.addEventListener("pointercancel", letGo);
     svg.addEventListener("dblclick", (event) => zoom(0.4, timeAt(event)));
     const wordsOf = (box) => {
-      const by = box.label && !box.words.endsWith(box.label) ? `, ${box.label}` : "";
-      return `${box.words}: ${time((box.end - box.start) / US)}${by} · ${box.in}`;
+      const label = box.sign ? box.label.slice(2) : box.label;
+      const by = label && !box.words.endsWith(label) ? `, ${label}` : "";
+      const mark = box.sign ? `, ${SIGNS[box.sign]}` : "";
+      return `${box.words}: ${time((box.end - box.start) / US)}${by}${mark} · ${box.in}`;
     };
     const acts = {
       "+": () => zoom(0.625),
@@ -817,6 +843,7 @@
     const bar = make(
       "div",
       { class: "zoom" },
+      ...choices,
       button("−", acts["-"], { "aria-label": "Zoom out" }),
       button("+", acts["+"], { "aria-label": "Zoom in" }),
       button("Fit", fit, { "aria-label": "Fit: show the whole round" }),
@@ -826,7 +853,7 @@
     const note = scene.streams
       ? "one round: GPU times accurate, host times slowed by profiling"
       : "one round, slowed by the profiler";
-    return part(`Timeline${of}`, note, figure);
+    return part(`Timeline${of}`, lacking ? `${lacking}; ${note}` : note, figure);
   }
 
   /** Spans of rows as the path of an SVG; those that cannot be told apart as one. */

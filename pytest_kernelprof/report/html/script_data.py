@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.document import LETTERS
-from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.records.profile import Metric, Profile, Timeline, TimelineKind
 
@@ -25,6 +24,14 @@ _PARTS = 100
 _ESCAPED = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
+class Drawn(NamedTuple):
+    """A profile whose timeline is drawn: of which rank, and its kernels, from 0, by their sign."""
+
+    profile: Profile
+    of: str
+    marks: Mapping[str, Collection[int]]
+
+
 class ScriptData:
     """Gathers what the details of a page draw."""
 
@@ -32,26 +39,30 @@ class ScriptData:
         self._names: dict[str, int] = {}
         self._details: dict[str, str] = {}
 
-    def add(self, place: str, drawn: Profile, timed: Profile) -> int:
-        """Keep a timeline and rounds. Returns how long that is as text.
+    def add(self, place: str, drawn: Sequence[Drawn], timed: Profile) -> int:
+        """Keep timelines and rounds. Returns how long that is as text.
 
         Args:
             place: of the detail on the page.
-            drawn: has the timeline. timed: has the rounds, perhaps of another rank.
+            drawn: whose timelines are drawn, the first at once.
+            timed: has the rounds, perhaps of another rank.
         """
-        timeline, new = drawn.timeline, new_kernels(drawn)
-        has_events = timeline is not None and timeline.kind
-        found = {
-            "timeline": self._timeline(timeline) if timeline and has_events else None,
-            "idle": _why_no_idle_time(drawn),
-            "new": sorted(new.positions) if new else [],
-            "kernels": drawn.kernel_count,
-            "counted": self._counted(drawn) if has_events else [],
-            "plots": list(_plots(timed)),
-        }
+        found = {"drawn": list(map(self._drawn, drawn)), "plots": list(_plots(timed))}
         told = json.dumps(found, separators=(",", ":"))
         self._details[place] = told
         return len(told)
+
+    def _drawn(self, one: Drawn) -> dict[str, Any]:
+        timeline = one.profile.timeline
+        has_events = timeline is not None and timeline.kind
+        return {
+            "of": one.of,
+            "timeline": self._timeline(timeline) if timeline and has_events else None,
+            "idle": _why_no_idle_time(one.profile),
+            "marks": {sign: sorted(places) for sign, places in one.marks.items() if places},
+            "kernels": one.profile.kernel_count,
+            "counted": self._counted(one.profile) if has_events else [],
+        }
 
     def block(self) -> Markup:
         """The text between the tags of a script: nothing in it ends that, or begins another."""

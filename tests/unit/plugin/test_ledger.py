@@ -88,6 +88,43 @@ def test_an_error_of_the_run_for_lines_hides_no_verdict(tmp_path: Path) -> None:
     assert [str(one) for one in agreement.broken] == ["boom"]
 
 
+class Sends(OfTwo):
+    """An agreement of two ranks, of which the other one sends a timeline."""
+
+    def __init__(self, sent: Timeline) -> None:
+        super().__init__()
+        self.sent, self.own = sent, Timeline()
+
+    def gather(self, what: str, own: Any, *, patience_s: float = 0.0) -> tuple[Any, ...]:
+        if what != "the timeline":
+            return own, own
+        self.own = own
+        return own, self.sent
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("blamed", [0, 1])
+def test_the_rank_that_breaks_a_limit_sends_its_timeline(
+    tmp_path: Path, blamed: int, *, keeps: bool
+) -> None:
+    """Also if it keeps none for itself: the first rank reports for all."""
+    own, other = (Timeline(kind=("kernel",), name=(name,)) for name in ("own", "other"))
+    sizes = (2, 1) if blamed == 0 else (1, 2)
+    ranks = [profile((kernel("k", "aten::add"),) * n, rank=at) for at, n in enumerate(sizes)]
+    both = replace(ranks[0], other_ranks=(ranks[1],))
+    agreement: Any = Sends(other if blamed else Timeline())
+    found = dataclasses.replace(
+        measured(tmp_path, both),
+        attribute=lambda: replace(both),
+        agreement=agreement,
+        timeline=lambda: own,
+    )
+    kept = ledger(max_kernels=1).keep(found, timeline=own if keeps else None).record
+    assert agreement.own == (Timeline() if blamed else own)  # only one rank sends its own
+    timelines = [own, other if blamed else None] if keeps else [None, None]
+    assert [one.timeline for one in kept.ranks] == timelines
+
+
 def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None:
     many = ("aten::add",) * (MOST_KERNELS // 2 + 1)
     book = ledger()

@@ -160,6 +160,16 @@ def test_ranks_are_read_again_and_the_kernels_of_those_that_do_the_same_are_left
     assert read(codec.encode(pack(run_of(found)))) == run_of(found)
 
 
+def test_of_a_rank_whose_timeline_is_shown_the_kernels_are_kept() -> None:
+    mlp = record("mlp")
+    shown = replace(mlp, timeline=Timeline(kind=("kernel",), name=("k",), lane=("s",),
+        start_us=(0.0,), duration_us=(1.0,), correlation=(0,)))  # fmt: skip
+    document = codec.encode(pack(run_of(of_ranks(mlp, mlp, shown))))
+    (found,) = read(document).tests[0].profiles
+    assert [one.kernels_kept for one in found.ranks] == [True, False, True]
+    assert found.ranks[2] == replace(shown, rank=2)
+
+
 def test_a_rank_of_a_rank_is_refused() -> None:
     nested = of_ranks(record("empty"), of_ranks(record("empty"), record("empty")))
     with pytest.raises(ValueError, match=r"test_it.*a profile of another rank has other ranks"):

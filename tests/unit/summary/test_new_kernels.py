@@ -1,4 +1,5 @@
-"""Which kernels are new since a baseline, and whether that can be told of each."""
+"""Which kernels are new or slower since a baseline or break a limit, and whether that can be told
+of each."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
 from pytest_kernelprof.records.comparison import ProfileComparison, Source
-from pytest_kernelprof.records.profile import Kernel, Profile
+from pytest_kernelprof.records.profile import Kernel, Profile, Verdict
 from pytest_kernelprof.summary.kernels import (
     NewKernels,
     new_kernels,
+    slower_kernels,
 )
+from pytest_kernelprof.summary.verdicts import offending_kernels
 
 
 def against_snapshot(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:
@@ -108,3 +111,53 @@ def test_without_a_baseline_there_is_nothing_to_tell() -> None:
 
     assert new_kernels(profile(MLP)) is None
     assert of(profile(MLP, environment=CPU)) is None
+
+
+def test_those_that_are_slower_are_known_where_all_of_their_kind_are() -> None:
+    copy = replace(COPY, duration_us=10.0)
+    old = [MLP[0], copy, MLP[1], copy]
+    slow = replace(copy, duration_us=30.0)
+
+    def of(new: list[Kernel]) -> frozenset[int]:
+        worse = compared(old, new)
+        return slower_kernels(held_to(profile(new), worse))
+
+    assert of([MLP[0], slow, MLP[1], slow]) == {1, 3}
+    assert of(old) == frozenset()
+    assert slower_kernels(profile(old)) == frozenset()
+
+
+def broken(allowed: float, pattern: str = "", ranks: tuple[int, ...] = ()) -> Verdict:
+    return Verdict(
+        limit="max_kernels",
+        outcome="failed",
+        metric="kernels",
+        unit="count",
+        qualifier=pattern,
+        measured=9,
+        allowed=allowed,
+        ranks=ranks,
+    )
+
+
+def offending(kernels: list[Kernel], *verdicts: Verdict) -> frozenset[int]:
+    taken = profile(kernels, verdicts=verdicts)
+    return offending_kernels(taken, taken)
+
+
+def test_of_too_many_kernels_the_most_frequent_kind_offends() -> None:
+    several = [*MLP[:2], COPY, COPY]
+    assert offending(several, broken(3)) == {2, 3}
+    assert offending(several[:3], broken(2)) == frozenset()  # which of them is not known
+    assert offending(several, broken(0)) == {0, 1, 2, 3}
+
+
+def test_of_a_pattern_those_offend_that_it_counts() -> None:
+    assert offending([*MLP[:3], COPY, MLP[4]], broken(0, "copy")) == {3}
+
+
+def test_where_a_baseline_names_new_kernels_no_kind_is_guessed() -> None:
+    new = [*MLP, COPY, COPY]
+    taken = held_to(profile(new), compared(list(MLP), new))
+    taken = replace(taken, verdicts=(*taken.verdicts, broken(5)))
+    assert offending_kernels(taken, taken) == frozenset()

@@ -161,7 +161,7 @@ def test_of_very_many_changes_those_that_are_not_shown_are_counted() -> None:
 
 def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> None:
     limit = replace(over(5, 4), ranks=(1,))
-    other = replace(profile_of(5), rank=1, timeline=None)  # one rank alone keeps its timeline
+    other = replace(profile_of(5), rank=1, timeline=None)  # its rank did not send one
     first = replace(profile_of(4, limit), rank=0, other_ranks=(other,))
     told = detail(first)
     for line in (
@@ -169,7 +169,20 @@ def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> 
         *("kernels\n5\n", "How rank 1 was measured"),
     ):
         assert line in told
-    assert 'data-rank=" of rank 0"' in Detailer({}).whole(first, "p1")[0]
+    assert 'data-note="rank 1 left no timeline"' in Detailer({}).whole(first, "p1")[0]
+    both = replace(first, other_ranks=(replace(profile_of(5), rank=1),))
+    assert "left no timeline" not in Detailer({}).whole(both, "p1")[0]
+
+
+def test_what_a_limit_is_about_and_what_is_slower_is_marked_in_launch_order() -> None:
+    old = profile_of(4)
+    slow = replace(old.kernels[1], duration_us=100.0)
+    new = replace(old, kernels=(old.kernels[0], slow, *old.kernels[2:]))
+    worse = ProfileComparison(source="run", change="worse", kernels=diff_profiles(old, new))
+    told = compared(worse, new)
+    assert "~slower: vectorized_elementwise [gelu]" in told
+    assert "\n~ slower\n" in told
+    assert ">breaks a limit: nvjet" in detail(profile_of(5, over(5, 4)))  # two of this kind
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:

@@ -15,13 +15,14 @@ from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
+from pytest_kernelprof.report.html.page import drawn_of
 from pytest_kernelprof.report.html.script_data import ScriptData
 
 
 def block(*profiles: Profile) -> dict[str, Any]:
     data = ScriptData()
     for at, profile in enumerate(profiles):
-        data.add(f"p{at}", profile, profile)
+        data.add(f"p{at}", [drawn_of(profile, profile)], profile)
     found: dict[str, Any] = json.loads(data.block())
     return found
 
@@ -34,7 +35,7 @@ def test_names_stand_in_the_block_once_and_cannot_end_it() -> None:
     data = ScriptData()
     for place in ("p0", "p1"):
         profile = replace(profile_of(1), timeline=made.timeline())
-        data.add(place, profile, profile)
+        data.add(place, [drawn_of(profile, profile)], profile)
     told = data.block()
     assert not set("<>&\u2028\u202e\x00") & set(told)
     assert len(told) < 4_000
@@ -45,7 +46,7 @@ def test_names_stand_in_the_block_once_and_cannot_end_it() -> None:
 def test_times_survive_the_way_to_the_script() -> None:
     timeline = round_of(kernels_of(3))
     whole = block(replace(profile_of(3), timeline=timeline))
-    told = whole["details"]["p0"]["timeline"]
+    told = whole["details"]["p0"]["drawn"][0]["timeline"]
     starts, at = [], 0
     for step in told["start"]:
         at += step
@@ -65,14 +66,16 @@ def test_times_survive_the_way_to_the_script() -> None:
 def test_times_are_told_in_hundredths() -> None:
     made = Recording()
     made.launch(GEMM, 0, 10.12, 1.37, 1)
-    told = block(replace(profile_of(1), timeline=made.timeline()))["details"]["p0"]["timeline"]
+    told = block(replace(profile_of(1), timeline=made.timeline()))["details"]["p0"]["drawn"][0][
+        "timeline"
+    ]
     assert (told["parts"], told["lasts"][-1]) == (100, 137)
 
 
 def test_without_a_timeline_there_is_none() -> None:
     for timeline in (None, Timeline()):
         told = block(replace(profile_of(3), timeline=timeline))
-        assert told["details"]["p0"]["timeline"] is None
+        assert told["details"]["p0"]["drawn"][0]["timeline"] is None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_without_a_timeline_there_is_none() -> None:
     ],
 )
 def test_it_says_why_idle_time_is_not_known(change: dict[str, object], why: str) -> None:
-    told = block(replace(profile_of(4), **change))["details"]["p0"]["idle"]
+    told = block(replace(profile_of(4), **change))["details"]["p0"]["drawn"][0]["idle"]
     assert told.endswith(why)
     assert bool(told) == bool(why)
 
@@ -96,10 +99,10 @@ def test_new_kernels_and_counted_operators_are_named() -> None:
     now = replace(profile_of(4), kernels=(one, extra, two, extra, *others))
     found = ProfileComparison(source="revision", kernels=diff_profiles(profile_of(4), now))
     told = block(held_to(now, replace(found, change="worse")))
-    assert told["details"]["p0"]["new"] == [1, 3]
+    assert told["details"]["p0"]["drawn"][0]["marks"] == {"+": [1, 3]}
     kernels = tuple(replace(one, name="aten::mm") for one in kernels_of(2))
     whole = block(replace(profile_of(2), environment=CPU, kernels=kernels))
-    (counted,) = whole["details"]["p0"]["counted"]
+    (counted,) = whole["details"]["p0"]["drawn"][0]["counted"]
     assert whole["names"][counted] == "aten::mm"
 
 
