@@ -30,16 +30,15 @@ from pytest_kernelprof.report.kernel_tables import (
     note_lines,
     nouns_of,
     rank_table,
+    time_column,
     wait_table,
 )
 from pytest_kernelprof.report.tables import Table
-from pytest_kernelprof.summary import verdicts, wording
-from pytest_kernelprof.summary.kernels import groups_of as kernel_groups
-from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
+from pytest_kernelprof.summary import kernels, verdicts, wording
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.units import format_time, printable
+from pytest_kernelprof.units import format_time, printable, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,8 +75,7 @@ def cut(words: str, longest: int = LONGEST) -> str:
 def html_of(run: Run) -> str:
     """Return the run as one HTML page, which loads nothing from anywhere."""
     summary = summary_of(run)
-    baselines: dict[Source, str] = {one.baseline.source: one.base for one in summary.compared}
-    detailer = Detailer({"snapshot": "the kernel snapshot", **baselines})
+    detailer = Detailer({one.baseline.source: one.short for one in summary.compared})
     page = _templates().get_template("page.html.j2")
     return page.render(
         summary=summary,
@@ -156,6 +154,12 @@ class _Table:
         self.on_cpu, self.groups = kind == "cpu", groups
         entries = [one for group in groups for one, _ in group.entries]
         self.columns = terminal.columns_of(entries, verbose=False)
+        known = (one.shown if isinstance(one, Row) else None for one in entries)
+        times = [wording.value_of(one, "comm_time") if one else None for one in known]
+        if any(times):  # what the GPU time leaves out
+            unit = time_unit(us or 0.0 for us in times)
+            at = sum(one.key in ("kernels", "launches", "cuda_time") for one in self.columns)
+            self.columns.insert(at, time_column(f"comm {unit.name}", times, unit))
         self._places = {id(one): at for at, one in enumerate(entries)}
 
     def cells(self, one: Entry) -> Iterator[tuple[Column, str, bool]]:
@@ -196,7 +200,7 @@ class _Tests:
         self.number = len(entries)
         self.titles = {
             "look": "What needs a look",
-            "changed": f"What changed against {' and '.join(one.base for one in summary.compared)}",
+            "changed": f"What changed against {' and '.join(detailer.baselines.values())}",
             "other": "All other tests" if groups and groups[0].kind != "other" else "Tests",
             "not judged": "Not judged",
         }
@@ -252,7 +256,7 @@ class Detailer:
     """Makes the details of one page.
 
     Attributes:
-        baselines: what each kind of baseline is called.
+        baselines: what a revision and an earlier run are called.
         names: the full names of kernels with their numbers: each stands once on the page.
         data: what the script draws.
     """
@@ -268,28 +272,27 @@ class Detailer:
         Args:
             place: of the detail on the page.
         """
-        shown = drawn_of(profile, wording.shown_rank(profile))
+        timed, of, marks = shown = drawn_of(profile, wording.shown_rank(profile))
         ranks = (drawn_of(profile, one) for one in profile.ranks if one.timeline)
-        drawn = sorted(ranks, key=lambda one: one.of != shown.of)
-        timed, of, marks = shown
-        is_lacking = drawn and drawn[0].of != of
-        new, guilty, slower = new_kernels(timed), marks[">"], marks["~"]
-        kernels = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
+        drawn = sorted(ranks, key=lambda one: one.of != of) or [shown]
+        lacking = f"{of[4:]} left no timeline" if drawn[0].of != of else ""
+        new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
+        launched = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
         waits = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
         parts = [
             *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
             *self._changes(profile),
-            Part("", note=f"{of[4:]} left no timeline" if is_lacking else "", drawn="timeline-of"),
-            Part(what + of, kernels, note=_sum_of_kernels(timed), kind="kernels"),
+            Part("", note=lacking, drawn="timeline-of"),
+            Part(what + of, launched, note=_sum_of_kernels(timed), kind="kernels"),
             Part(f"Metrics{of}", metric_table(timed), note="per call", kind="metrics"),
             Part(of, drawn="plots-of"),
-            Part(f"Memory copies{of}", copy_table(timed)),
+            Part(f"Memory copies{of}", copy_table(timed), kind="copies"),
             Part(waits + of, wait_table(timed)),
             Part(f"How {of[4:] or 'it'} was measured", kind="how", facts=_measured(timed)),
         ]
-        return self._told(profile, parts), self.data.add(place, drawn or [shown], timed)
+        return self._told(profile, parts), self.data.add(place, drawn, timed)
 
     def compact(self, profile: Profile) -> Markup:
         """Limits, metrics, and the costliest kernels: of a page with many details."""
@@ -297,8 +300,8 @@ class Detailer:
         facts = [", ".join(map(" ".join, zip(*(one.cells for one in metrics), strict=True)))]
         if profile.timeline is not None and profile.timeline.kind:
             facts.append("No timeline: the page would be too large. The run document has it.")
-        kernels = Part("", kernel_table(profile, most=COMPACT))
-        return self._told(profile, [Part("", facts=facts), kernels])
+        costliest = Part("", kernel_table(profile, most=COMPACT))
+        return self._told(profile, [Part("", facts=facts), costliest])
 
     def number_of(self, full: str) -> int:
         """The number of a full name; 0 where it is no other than the short one."""
@@ -321,7 +324,7 @@ class Detailer:
                 left = f"{wording.count(diff.left_out, 'more change')} not shown"
                 facts += [left] if diff.left_out else []
                 made = change_table(diff.changes, nouns_of(diff), _MOST_CHANGES)
-                baseline = self.baselines.get(found.source, "the baseline")
+                baseline = self.baselines.get(found.source, "the kernel snapshot")
                 yield Part(f"{diff.what.capitalize()} against {baseline}", made, facts)
 
 
@@ -329,11 +332,10 @@ def drawn_of(profile: Profile, one: Profile) -> Drawn:
     """A rank of a profile, with the verdicts of all, and its kernels that are marked."""
     of = f" of rank {one.rank}" if profile.other_ranks else ""
     judged = structs.replace(one, verdicts=profile.verdicts)
-    new = new_kernels(judged)
     marks = {
-        "+": new.positions if new else (),
+        "+": getattr(kernels.new_kernels(judged), "positions", ()),
         ">": verdicts.offending_kernels(profile, one),
-        "~": slower_kernels(judged),
+        "~": kernels.slower_kernels(judged),
     }
     return Drawn(judged, of, marks)
 
@@ -346,12 +348,15 @@ def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
 
 def _sum_of_kernels(profile: Profile) -> str:
     """How many there are, and what they take."""
-    groups = kernel_groups(profile)
+    groups = kernels.groups_of(profile)
     nouns, us = NOUNS[profile.environment.kind], sum(one.duration_us for one in groups)
     number = wording.count(sum(one.count for one in groups), nouns.kernel)
+    talking = {one.kernel for one in profile.collectives}
+    comm = sum(one.duration_us for at, one in enumerate(profile.kernels) if at in talking)
+    apart = f" and {format_time(comm)} of communication" if comm else ""
     in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
     beside = " (a separate run; the pairs are judged)" if in_turn else ""
-    return f"{number} in one round, {format_time(us)}{beside}"
+    return f"{number} in one round, {format_time(us - comm)}{apart}{beside}"
 
 
 def _measured(profile: Profile) -> list[str]:

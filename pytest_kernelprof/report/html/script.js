@@ -936,7 +936,7 @@
       const words = `${quiet.length} operator${quiet.length > 1 ? "s" : ""} that launch nothing`;
       shown.push(make("tr", { class: "same" }, make("td", {}, words), ...cells("", "", host(quiet))));
     }
-    const titles = ["operator", "kernels", "GPU us", "host us"];
+    const titles = ["operator", "kernels", "kernel us", "host us"];
     const head = titles.map((title, i) => make("th", i ? { class: "n" } : {}, title));
     const titled = make("thead", {}, make("tr", {}, ...head));
     const table = make("table", { class: "tree" }, titled, make("tbody", {}, ...shown));

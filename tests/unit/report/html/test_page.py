@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
-from records import CPU, comparison, held_to
+from records import CPU, comparison, held_to, of_ranks, talking
 from rounds import kept, many, over, profile_of, run_of
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -217,7 +217,7 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     for told in (
         *(
             "1 of 1 compared test is worse than main (abc1234)",
-            "1 worse, 1 not compared; 2 more kernels",
+            "1 not compared; 2 more kernels",
         ),
         *(
             "4 → 5",
@@ -225,10 +225,12 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
             "+7.0..+8.1\N{NO-BREAK SPACE}%",
             "it fails on your code",
         ),
-        *("Kernels against main (abc1234)", "4 kernels -> 5."),
+        *("Kernels against main", "4 kernels → 5."),
     ):
         assert told in words, told
     assert "the revision" not in words
+    assert words.count("abc1234") == 2  # in the title and in the first line
+    assert "1 worse" not in words
     assert found.count("<ins>") == 2  # in the diff, and in launch order
 
 
@@ -238,8 +240,19 @@ def test_what_changed_and_fails_nothing_has_the_same_columns() -> None:
     test = Test("t.py::test_it", (held_to(profile_of(4), better),))
     main = RunComparison(source="revision", name="main (abc1234)")
     words = text_of(html_of(run_of(test, baselines=(main,))))
-    assert re.search(r"What changed against main \(abc1234\)\s*better", words)
+    assert re.search(r"What changed against main\s*better", words)
     assert "5 → 4" in words
+
+
+def test_communication_stands_beside_the_gpu_time_that_leaves_it_out() -> None:
+    both = of_ranks(talking(30.0, own_us=100.0), talking(20.0, own_us=100.0))
+    words = text_of(html_of(run_of(Test("t.py::test_it", (both,)))))
+    assert re.search(r"kernels\s*GPU us\s*comm us", words)
+    assert re.search(r"2 kernels in one round, \S+ and 30.0us of communication", words)
+    assert re.search(r"#\s*kernel us\s*kernel", words)
+    alone = text_of(html_of(run_of(Test("t.py::test_it", (profile_of(4),)))))
+    assert "comm us" not in alone
+    assert "of communication" not in alone
 
 
 def test_callables_that_were_compared_stand_on_one_scale() -> None:
