@@ -30,6 +30,7 @@ pytestmark = pytest.mark.bulk
 
 Opened = Callable[..., Any]
 PHONE = {"viewport": {"width": 390, "height": 800}}
+TOUCHED = {**PHONE, "has_touch": True, "is_mobile": True}
 COMPARISON = Comparison(
     "cuda_time",
     "eager",
@@ -574,7 +575,7 @@ def test_without_a_timeline_of_the_rank_that_breaks_a_limit_that_is_said(
     titles = page.locator(".timeline-of h3").all_inner_texts()
     assert titles[0].startswith("Timeline of rank 0")
     assert "rank 1 left no timeline" in titles[0]
-    assert page.locator(".zoom [aria-pressed]").count() == 0
+    assert page.locator(".ranks").count() == 0
 
 
 def test_slower_kernels_are_marked(opened: Opened, tmp_path: Path) -> None:
@@ -720,13 +721,78 @@ def test_where_columns_have_no_room_their_cells_stand_below_the_name(
     assert cell.evaluate(title) != "none"
 
 
-def test_on_a_phone_the_hottest_kernels_keep_their_share(opened: Opened, made: Path) -> None:
-    for settings, shown in (
-        ({}, ["kernel", "calls", "tests", "GPU time", "share"]),
-        (PHONE, ["kernel", "GPU time", "share"]),
-    ):
-        heads = opened(made.as_uri(), **settings).page.locator(".hot th:visible")
-        assert heads.all_inner_texts() == shown
+def test_on_a_phone_the_cells_of_a_wide_table_stand_below_its_names(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    row = opened_detail(page, "test_worse")
+    kernel = row.locator("table.kernels tbody tr").first
+    assert kernel.evaluate("(one) => one.scrollWidth <= document.documentElement.clientWidth")
+    titles = kernel.locator("[data-title]").evaluate_all("(all) => all.map((c) => c.dataset.title)")
+    assert titles == ["#", "kernel us", "grid, block", "registers", "line", "launched by"]
+    name, line = kernel.locator("a.full"), kernel.locator("td").nth(5)
+    assert line.inner_text() == "reference_mlp.py:40"
+    assert line.bounding_box()["y"] > name.bounding_box()["y"]
+    hottest = page.locator(".hot tbody tr").first
+    assert all(one.is_visible() for one in hottest.locator("td").all())
+
+
+def test_on_a_phone_the_timeline_is_whole_and_moves_under_a_finger(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    opened_detail(page, "test_worse")
+    svg, whole = page.locator("svg.timeline"), page.get_by_role("button", name="Whole round")
+    scroll = page.locator(".tl .scroll")
+    assert scroll.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    assert (
+        svg.evaluate("(one) => one.getBoundingClientRect().width / one.viewBox.baseVal.width") > 0.9
+    )
+    assert whole.get_attribute("aria-pressed") == "true"
+    assert "Tap a box" in page.locator(".pointed").inner_text()
+    page.get_by_role("button", name="Zoom in").tap()
+    from_, to = zoomed(page)
+    assert whole.get_attribute("aria-pressed") == "false"
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    x, y = box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2
+    touch = page.context.new_cdp_session(page)
+    for kind, by in (("touchStart", 0), ("touchMove", 30), ("touchMove", 60), ("touchEnd", None)):
+        points = [] if by is None else [{"x": x - by, "y": y}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    moved = zoomed(page)
+    assert moved[0] > from_
+    assert moved[1] - moved[0] == pytest.approx(to - from_)
+    page.wait_for_timeout(500)  # so fast a swipe is a fling, which a tap would only stop
+    whole.tap()
+    page.locator('.tl[data-from="0"]').wait_for()
+
+
+def test_a_tap_on_a_box_says_what_it_is(opened: Opened, made: Path) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    opened_detail(page, "test_worse")
+    label = page.locator(".labels text", has_text="mm").last
+    label.scroll_into_view_if_needed()
+    box = label.bounding_box()
+    page.touchscreen.tap(box["x"] + 3, box["y"] + 5)
+    assert page.locator(".pointed").inner_text().startswith("nvjet 256x128x64 TNT: ")
+
+
+def test_what_is_tapped_is_as_high_as_a_finger(opened: Opened, made: Path) -> None:
+    seen = opened(made.as_uri(), **TOUCHED)
+    seen.open_all()
+    tapped = "button:visible, summary:visible, select:visible, .do b a, a.full:visible"
+    high = "(all) => all.map((one) => [one.outerHTML, one.getBoundingClientRect().height])"
+    assert [one for one, px in seen.page.locator(tapped).evaluate_all(high) if px < 44] == []
+
+
+def test_a_table_that_is_too_wide_says_that_it_scrolls(opened: Opened, hostile: Path) -> None:
+    seen = opened(hostile.as_uri(), viewport={"width": 920, "height": 800})
+    seen.open_all()
+    wide = seen.page.locator(".scroll[data-scrolls]:has(table)").first
+    words = wide.evaluate("(one) => getComputedStyle(one, '::after').content")
+    assert "scroll sideways" in words
+    assert wide.get_attribute("tabindex") == "0"
 
 
 def test_a_command_breaks_at_its_spaces_alone(opened: Opened, crashed: Path) -> None:
@@ -764,6 +830,25 @@ def test_printed_it_has_counts_all_rows_and_of_each_cause_one_test_in_detail(
     assert printed.locator("h3", has_text="Kernels").count() == len(causes)
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert printed.count() == 0
+
+
+def test_a_dark_page_is_printed_light_and_only_short_tables_are_kept_together(
+    opened: Opened, tmp_path: Path
+) -> None:
+    path = tmp_path / "printed.html"
+    worse = (profile_of(n, over(n, n - 1)) for n in (5, 30))
+    tests = (Test(f"t{i}.py::test_it", (one,), outcome="failed") for i, one in enumerate(worse))
+    path.write_text(html_of(run_of(*tests)), encoding="utf-8")
+    page = opened(path.as_uri(), color_scheme="dark").page
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    breaks = page.locator("#printed table.kernels").evaluate_all(
+        "(all) => all.map((one) => [one.tBodies[0].rows.length, getComputedStyle(one).breakInside])"
+    )
+    assert {rows > 8: inside for rows, inside in breaks} == {True: "auto", False: "avoid-page"}
+    assert page.locator("footer + #printed svg.timeline").first.is_visible()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@
     return element;
   }
 
+  const HOVERS = matchMedia("(hover: hover)").matches; // with a mouse, and mostly with keys
+
   /* Light or dark: as the system has it, until somebody says otherwise. */
   const theme = one("#theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -69,7 +71,7 @@
       });
     }
     box.addEventListener("input", show);
-    if (matchMedia("(hover: hover)").matches) box.placeholder += "   /"; // where there are keys
+    if (HOVERS) box.placeholder += "   /"; // where there are keys
     addEventListener("beforeprint", () => {
       for (const table of tables) table.showAll();
       show();
@@ -96,11 +98,20 @@
     for (const row of failed.slice(0, 6)) draw(one("details[id]", row));
     const parts = failed.map((row) => {
       const name = make("h3", {}, ...one("summary", row).cloneNode(true).childNodes);
-      return make("section", {}, name, ...one(".inside > td", row).cloneNode(true).childNodes);
+      const inside = one(".inside > td", row).cloneNode(true);
+      const found = data().details[one("details", row).id];
+      const rank = found?.drawn.find((each) => each.timeline);
+      const place = one(".timeline-of", inside);
+      if (rank && place?.firstChild) {
+        place.replaceChildren(
+          timelineOf(sceneOf(rank), rank.of, place.dataset.note, [], ON_PAPER),
+        );
+      }
+      return make("section", {}, name, ...inside.childNodes);
     });
     if (!parts.length) return;
     const heading = make("h2", {}, "One test per cause, in detail");
-    one("main").append(make("section", { id: "printed" }, heading, ...parts));
+    one("footer").after(make("section", { id: "printed" }, heading, ...parts));
   }
 
   /** @param {HTMLTableElement} table */
@@ -301,15 +312,39 @@
   const tells = ({ title, rows, limit }) =>
     title === "pairs" || limit !== null || rows.some((row) => row.values.length > 3);
 
-  /** What scrolls sideways can be reached by the keyboard, and says what it is. */
+  const isNarrow = matchMedia("(max-width: 900px)");
+
+  /** On a phone the cells of a row that is too wide stand below its name, each with its title. What
+   *  scrolls sideways says so, and can be reached by the keyboard. */
   function makeReachable(within) {
-    for (const each of all(".scroll:not([tabindex])", within)) {
-      if (!each.clientWidth || each.scrollWidth <= each.clientWidth) continue;
+    for (const each of all(".scroll", within)) {
+      if (!each.clientWidth) continue;
+      const table = one("table", each);
+      const isTooWide = () => each.scrollWidth > each.clientWidth + 1;
+      if (table && !isNarrow.matches) table.classList.remove("stack");
+      else if (table && isTooWide()) stack(table);
+      each.toggleAttribute("data-scrolls", isTooWide());
+      if (!isTooWide() || each.tabIndex === 0) continue;
       each.tabIndex = 0;
       each.setAttribute("role", "group");
       const head = one("h2, h3", each.parentElement) ?? each.parentElement;
       each.setAttribute("aria-label", `${head.textContent.trim().slice(0, 80)}, scrolls sideways`);
     }
+  }
+
+  /** @param {HTMLTableElement} table */
+  function stack(table) {
+    if (!table.tHead || !one("tbody td.c", table)) return;
+    const titles = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    for (const row of table.tBodies[0].rows) {
+      const name = one("td.c", row);
+      [...row.cells].forEach((cell, i) => {
+        const isName = cell === name && !/^\d/.test(cell.textContent);
+        if (cell.textContent && !isName) cell.dataset.title = titles[i];
+        cell.classList.toggle("first", cell === name);
+      });
+    }
+    table.classList.add("stack");
   }
 
   function part(title, note, ...inside) {
@@ -596,10 +631,10 @@
   }
 
   /* The picture of a scene: an SVG that is drawn anew for what is seen of it. */
-  const WIDTH = 1144;
-  const GUTTER = 132;
+  const WIDEST = 1144;
+  const WIDEST_GUTTER = 132;
+  const ON_PAPER = 760;
   const TOP = 26;
-  const ROOM = WIDTH - 4 - GUTTER;
   const ROOM_FOR_ARROWS = 28;
   const MOST_ARROWS = 150;
   const MOST_LABELS = 400;
@@ -609,6 +644,9 @@
   const LETTER = 5.9;
   /* Of each kind of lane: the height of a box, of a row, and what lies below the last row. */
   const HEIGHTS = { thread: [13, 15, 3], calls: [11, 11, 9], stream: [20, 20, 6], idle: [8, 8, 18] };
+
+  /** As wide as there is room, so that a phone has the whole round, and letters of full size. */
+  const widthHere = () => Math.max(300, Math.min(WIDEST, root.clientWidth - (isNarrow.matches ? 32 : 90)));
 
   const letters = (words) => [...words].reduce((wide, c) => wide + (c < "\u0080" ? LETTER : 2 * LETTER), 0);
 
@@ -632,8 +670,11 @@
   }
 
   /** A timeline that zooms, as a part of a detail. */
-  function timelineOf(scene, of, lacking, choices) {
+  function timelineOf(scene, of, lacking, choices, WIDTH = widthHere()) {
     const { lanes, US } = scene;
+    const longest = Math.max(...lanes.map((lane) => letters(lane.name.slice(0, 22))));
+    const GUTTER = WIDTH <= ON_PAPER ? Math.min(WIDEST_GUTTER, longest * 1.12 + 8) : WIDEST_GUTTER;
+    const ROOM = WIDTH - 4 - GUTTER;
     const [kinds, height] = placed(lanes);
     const number = `${scene.number.toLocaleString("en")} ${scene.what}${scene.number === 1 ? "" : "s"}`;
     const on = scene.streams ? ` on ${scene.streams} stream${scene.streams === 1 ? "" : "s"}` : "";
@@ -657,7 +698,10 @@
     );
     const help = "Timeline: plus, minus, 0 and arrows zoom and move";
     const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": help }, svg);
-    const pointed = make("p", { class: "pointed", "aria-hidden": "true" });
+    const hint = HOVERS
+      ? "Point at a box to read it. Drag moves, Ctrl and the wheel zoom."
+      : "Tap a box to read it. + zooms, then a finger moves it.";
+    const pointed = make("p", { class: "pointed", "aria-hidden": "true" }, hint);
     const tones = ["plain", "on-dark", "on-light"];
     const written = new Map(tones.map((tone) => [tone, make("g", { class: tone })]));
     const notes = scene.notes.map((words) => make("p", { class: "fact" }, `${words}.`));
@@ -726,6 +770,9 @@
       rings.setAttribute("d", ringed.slice(0, MOST_LABELS).join(""));
       drawArrows();
       drawAxis();
+      const isWhole = from === 0 && to === span;
+      whole.setAttribute("aria-pressed", String(isWhole));
+      out.setAttribute("aria-disabled", String(isWhole));
       figure.dataset.from = String(from / US);
       figure.dataset.to = String(to / US);
     }
@@ -753,7 +800,7 @@
     function drawAxis() {
       const line = make("path", { class: "grid" });
       axis.replaceChildren(line);
-      const step = stepOf((to - from) / 9);
+      const step = stepOf((to - from) / (WIDTH < 600 ? 4 : 9));
       const [scale, unit] = span >= 2e4 * US ? [1e3 * US, "ms"] : [US, "us"];
       let grid = "";
       for (let i = Math.ceil(from / step); i * step <= to; i++) {
@@ -792,27 +839,30 @@
       { passive: false },
     );
     let held = null;
-    plot.addEventListener("pointerdown", (event) => {
-      if (event.pointerType !== "mouse" || event.button) return;
+    svg.addEventListener("pointerdown", (event) => {
+      point(event);
+      if (!event.isPrimary || event.button) return;
       held = [event.clientX, from, to];
       svg.setPointerCapture(event.pointerId);
       svg.classList.add("dragging");
     });
     svg.addEventListener("pointermove", (event) => {
-      if (held) {
+      if (held && event.clientX !== held[0]) {
         const [at, start, end] = held;
         const moved = ((at - event.clientX) / svg.getBoundingClientRect().width) * WIDTH;
         const by = (moved / ROOM) * (end - start);
         look(start + by, end + by);
-        return;
-      }
-      const [px, py] = placeOf(event);
-      const hit = hits.find(
-        ({ box, left, wide }) =>
-          Math.abs(py - box.middle) <= box.thick / 2 && px >= left - 1 && px <= left + wide + 1,
-      );
-      pointed.textContent = hit ? wordsOf(hit.box) : "";
+      } else if (event.pointerType === "mouse") point(event);
     });
+    /** Say what is there; a finger is thicker than a box. */
+    function point(event) {
+      const [px, py] = placeOf(event);
+      const near = event.pointerType === "mouse" ? 1 : 6;
+      const far = ({ box, left, wide }) =>
+        Math.max(Math.abs(py - box.middle) - box.thick / 2, left - px, px - left - wide, 0);
+      const hit = hits.filter((each) => far(each) <= near).sort((a, b) => far(a) - far(b))[0];
+      pointed.textContent = hit ? wordsOf(hit.box) : hint;
+    }
     const letGo = () => {
       held = null;
       svg.classList.remove("dragging");
@@ -840,14 +890,11 @@
       event.preventDefault();
       act();
     });
-    const bar = make(
-      "div",
-      { class: "zoom" },
-      ...choices,
-      button("−", acts["-"], { "aria-label": "Zoom out" }),
-      button("+", acts["+"], { "aria-label": "Zoom in" }),
-      button("Fit", fit, { "aria-label": "Fit: show the whole round" }),
-    );
+    const out = button("−", acts["-"], { "aria-label": "Zoom out" });
+    const whole = button("Whole", fit, { "aria-label": "Whole round" });
+    const into = button("+", acts["+"], { "aria-label": "Zoom in" });
+    const picks = choices.length ? [make("span", { class: "ranks" }, ...choices)] : [];
+    const bar = make("div", { class: "zoom" }, ...picks, out, into, whole);
     figure.append(bar, scroll, pointed, legendOf(scene), crowded, ...notes);
     draw();
     const note = scene.streams
@@ -1006,6 +1053,7 @@
     return part(TITLES[title] + of, dots, svg);
   }
 
+  isNarrow.addEventListener("change", () => makeReachable(document));
   addEventListener("resize", () => makeReachable(document));
   makeReachable(document);
   for (const details of all("table.tests details")) {
