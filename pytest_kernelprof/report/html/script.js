@@ -641,9 +641,9 @@
   const NARROWEST = 0.8;
   const NARROW = 1.5;
   const TOGETHER = 0.4;
-  const LETTER = 5.9;
+  const LETTER = 6.3;
   /* Of each kind of lane: the height of a box, of a row, and what lies below the last row. */
-  const HEIGHTS = { thread: [13, 15, 3], calls: [11, 11, 9], stream: [20, 20, 6], idle: [8, 8, 18] };
+  const HEIGHTS = { thread: [15, 17, 3], calls: [11, 11, 9], stream: [20, 20, 6], idle: [8, 8, 18] };
 
   /** As wide as there is room, so that a phone has the whole round, and letters of full size. */
   const widthHere = () => Math.max(300, Math.min(WIDEST, root.clientWidth - (isNarrow.matches ? 32 : 90)));
@@ -673,7 +673,7 @@
   function timelineOf(scene, of, lacking, choices, WIDTH = widthHere()) {
     const { lanes, US } = scene;
     const longest = Math.max(...lanes.map((lane) => letters(lane.name.slice(0, 22))));
-    const GUTTER = WIDTH <= ON_PAPER ? Math.min(WIDEST_GUTTER, longest * 1.12 + 8) : WIDEST_GUTTER;
+    const GUTTER = WIDTH <= ON_PAPER ? Math.min(WIDEST_GUTTER, longest * 1.05 + 8) : WIDEST_GUTTER;
     const ROOM = WIDTH - 4 - GUTTER;
     const [kinds, height] = placed(lanes);
     const number = `${scene.number.toLocaleString("en")} ${scene.what}${scene.number === 1 ? "" : "s"}`;
@@ -741,7 +741,7 @@
         if (kind.includes("idle")) {
           if (wide > 46) write(gaps, left + 2, box.middle + 15, time((box.end - box.start) / US));
         } else if (box.label && wide > letters(box.label) + 6) {
-          write(written.get(tone), left + 3, box.middle + 3.5, box.label);
+          write(written.get(tone), left + 3, box.middle + 4, box.label);
         }
       }
     }
@@ -1049,7 +1049,9 @@
         make("text", { class: "tick strong", ...at }, words),
       );
     }
-    const dots = isPairs ? "a dot a pair, a line at the ratio" : "a dot a round, a line at the median, a band of 99 %";
+    const dots = isPairs
+      ? "dots are pairs, the line is their ratio"
+      : "dots are rounds, the line is the median, the band its 99 % interval";
     return part(TITLES[title] + of, dots, svg);
   }
 
