@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import DecodeError
 from msgspec.structs import replace
@@ -19,19 +20,20 @@ from pytest_kernelprof.comparison.judge import Allowance, judge, lost_words, sta
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.errors import RunFileError, TraceError
 from pytest_kernelprof.records.codec import decode
-from pytest_kernelprof.records.comparison import ProfileComparison, RunComparison
+from pytest_kernelprof.records.comparison import (
+    Change,
+    KernelDiff,
+    MetricDelta,
+    ProfileComparison,
+    RunComparison,
+)
 from pytest_kernelprof.records.document import Document, Outline, Run, Test, bounded, unpack
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Metric, Profile
 from pytest_kernelprof.trace.trace_text import whole
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta
-
-    Baselines = Sequence[Profile | None]
+Baselines = Sequence[Profile | None]
 
 _NOWHERE = "in no earlier run"
 

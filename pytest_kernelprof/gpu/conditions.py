@@ -10,8 +10,9 @@ import ctypes
 import functools
 import os
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,10 +24,7 @@ from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.system import sleep, unix_ns
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    Locking = Callable[[Device, float, str], contextlib.AbstractContextManager[GpuLock | None]]
+Locking = Callable[[Device, float, str], contextlib.AbstractContextManager[GpuLock | None]]
 
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"

@@ -13,18 +13,14 @@ import importlib.machinery
 import inspect
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.inventory import Device, bound, is_capturing, synchronize
+from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
-
-    from pytest_kernelprof.records.recording import OwnNames
-
 
 _STDERR = 2
 

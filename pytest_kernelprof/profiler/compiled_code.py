@@ -21,17 +21,15 @@ import os
 import re
 import sys
 import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Set
-
-    Look = Callable[[Any], None]
+Look = Callable[[Any], None]
 
 
 @dataclass(slots=True)

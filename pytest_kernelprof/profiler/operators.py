@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container, Iterable
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.gpu.inventory import load_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
 
 # Operators that compute nothing, and of which neither schema nor tags say so: allocation, views
 # without an alias annotation, metadata, and what only moves a scalar to the host.

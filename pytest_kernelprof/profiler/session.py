@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu import conditions, inventory, nvml
@@ -17,10 +18,6 @@ from pytest_kernelprof.profiler.trace_folder import SCRATCH, TraceFile
 from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.recording import OwnNames, Recording
 from pytest_kernelprof.system import Real, now_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""

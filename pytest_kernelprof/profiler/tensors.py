@@ -15,15 +15,12 @@ import math
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof.gpu.bindings import without_modes
 from pytest_kernelprof.gpu.inventory import bound, load_torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 
 _DEEPEST = 4
 _MOST_LINES = 100

@@ -16,19 +16,16 @@ import statistics
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.gpu.bindings import as_made, without_modes
 from pytest_kernelprof.gpu.inventory import Device, bound, load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files, permissions, tools_of
+from pytest_kernelprof.records.recording import DeviceKind
 from pytest_kernelprof.system import Real, now_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_kernelprof.records.recording import DeviceKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

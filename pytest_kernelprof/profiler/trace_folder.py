@@ -20,16 +20,12 @@ import os
 import stat
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.file_lock import fcntl
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _OLD_S = 3600
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)

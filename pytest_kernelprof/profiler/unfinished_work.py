@@ -12,23 +12,18 @@ import itertools
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from pytest_kernelprof.gpu import procfs
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.nvml import Unknown, gpu_of
-from pytest_kernelprof.gpu.procfs import is_runnable
+from pytest_kernelprof.gpu.procfs import Process, is_runnable
 from pytest_kernelprof.records.recording import ChildProcesses
 from pytest_kernelprof.system import Real, now_ns, sleep
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import FrameType
-
-    from pytest_kernelprof.gpu.inventory import Device
-    from pytest_kernelprof.gpu.procfs import Process
-
 
 _PATIENCE_NS = 250_000_000
 _AT_MOST = 4
