@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from harness import device_and_place, in_turn, table
@@ -22,7 +23,7 @@ from harness import device_and_place, in_turn, table
 from pytest_kernelprof.gpu.inventory import current_device, load_torch
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.profiler.unprofiled_rounds import flusher
+from pytest_kernelprof.profiler.unprofiled_rounds import flush_l2
 
 HEAD_START = 400_000
 TIMED = "gpu__time_duration.sum"
@@ -56,7 +57,7 @@ def ours(call: Callable[[], Any], rounds: int) -> tuple[float, int]:
 
 def by_graph(torch: Any, call: Callable[[], Any], rounds: int) -> float:
     """Median difference of the two graphs, in microseconds."""
-    flush = flusher(current_device("cuda"), wanted=True)
+    flush = partial(flush_l2, current_device("cuda"))
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         flush()

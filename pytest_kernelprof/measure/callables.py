@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pytest_kernelprof.distributed.agreement import Agreement
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult, said_by
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone, no_times
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import sharing
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import (
@@ -29,17 +30,15 @@ from pytest_kernelprof.measure.runner import Run, agreed, warm
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.profiler.session import refuse_to_nest
 from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likeness
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.document import ComparedCallable, Comparison
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.stats import intervals
 
-if TYPE_CHECKING:
-    from pytest_kernelprof.gpu.inventory import Device
-
-    OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
-    Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
+OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
+Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
 
 Check = Callable[[Any, Any], Any] | Literal["close"] | None
 """What compares a candidate's result with the reference's; None does not."""
@@ -460,7 +459,8 @@ class Contest:
             while not history or policy.again(history):
                 report = partial(progress, "comparing", of=len(order))
                 prepare = with_progress((self.prepares[name] for name in order), report)
-                values, problems = take(order, prepare, agreement)
+                repeated = RepeatedCall(self.device, prepare, plan.flush_l2, agreement)
+                values, problems = take(order, repeated)
                 throttled = not watch.block(len(order))
                 shown = Shown(step, not problems, problems=problems, throttled=throttled)
                 history.append(policy.shown_on_ranks(agreement.gather("rounds", shown)))
@@ -475,11 +475,9 @@ class Contest:
         return values
 
     def _device_times(
-        self, order: Sequence[str], prepare: Prepare, agreement: Agreement
+        self, order: Sequence[str], repeated: RepeatedCall
     ) -> tuple[list[float], str]:
-        taken = sessions.profile_rounds(
-            self.device, prepare, len(order), flush_l2=self.plan.flush_l2, agreement=agreement
-        )
+        taken = sessions.profile_rounds(repeated, len(order))
         problems = "; ".join(taken.facts.profile.integrity.problems)
         if problems:
             return [], problems
@@ -488,21 +486,14 @@ class Contest:
             self._kernels[name].add(int(count))
         return list(metrics["cuda_time"].rounds), ""
 
-    def _latencies(
-        self, order: Sequence[str], prepare: Prepare, agreement: Agreement
-    ) -> tuple[list[float], str]:
-        timings = unprofiled_rounds.time_calls(
-            self.device,
-            prepare,
-            len(order),
-            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
-            fresh_arguments=True,  # calls in a row would mix the callables
-            agreement=agreement,
-        )
+    def _latencies(self, order: Sequence[str], repeated: RepeatedCall) -> tuple[list[float], str]:
+        # Calls in a row would mix the callables.
+        timings = unprofiled_rounds.time_calls(repeated, len(order), fresh_arguments=True)
         return list(timings.latency_us), ""
 
     def _peak(self, name: str, agreement: Agreement) -> float:
-        memory = unprofiled_rounds.watch_memory(self.device, self.prepares[name], 1, agreement)
+        repeated = RepeatedCall(self.device, self.prepares[name], agreement=agreement)
+        memory = unprofiled_rounds.watch_memory(repeated, 1)
         if memory is None:
             raise IncompleteProfile(
                 "comparison: peak_memory is not available: the allocator keeps no history to read "

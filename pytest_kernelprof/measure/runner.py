@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import Watch, alone, unwatched
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import sharing
 from pytest_kernelprof.measure import arguments as calls
 from pytest_kernelprof.measure import policy, sessions
@@ -27,20 +29,16 @@ from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
 from pytest_kernelprof.profiler.compiled_code import compilations
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
 from pytest_kernelprof.profiler.session import Session, refuse_to_nest
+from pytest_kernelprof.profiler.trace_folder import TraceFile
 from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import HostTimings, Recording
 from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pytest_kernelprof.gpu.inventory import Device
-    from pytest_kernelprof.profiler.trace_folder import TraceFile
-
-    JudgeProfile = Callable[[Profile], Sequence[Verdict]]
+JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +203,9 @@ class Run:
 
     def __post_init__(self) -> None:
         self._prepare = calls.preparer(self.call, self.arguments)
+        self._repeated = RepeatedCall(
+            self.device, self._prepare, self.plan.flush_l2, self.agreement
+        )
         self._began = self._session_ended = compilations()
 
     def next_step(self) -> Step | None:
@@ -245,10 +246,8 @@ class Run:
         )
         profile = profile_of(taken.facts, recording, self.label)
         profile = _with_other_ranks(profile, self.agreement)
-        attribute = functools.partial(
-            lines_of_another_run, profile, self.device, self._prepare, self.agreement
-        )
-        more = MoreRounds(self.device, self._prepare, self.plan.flush_l2)
+        attribute = functools.partial(lines_of_another_run, profile, self._repeated)
+        more = MoreRounds(dataclasses.replace(self._repeated, agreement=ALONE))
         return Measurement(
             profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
         )
@@ -295,14 +294,9 @@ class Run:
         return Shown(step)
 
     def _profile(self, step: policy.ProfileRounds) -> Shown:
-        taken = sessions.profile_rounds(
-            self.device,
-            self._with_progress("profiling", step.rounds, step.reason),
-            step.rounds,
-            flush_l2=step.flush_l2,
-            stacks=self.plan.stacks,
-            agreement=self.agreement,
-        )
+        repeated = self._with_progress("profiling", step.rounds, step.reason)
+        repeated = dataclasses.replace(repeated, flush_l2=step.flush_l2)
+        taken = sessions.profile_rounds(repeated, step.rounds, stacks=self.plan.stacks)
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self.device, taken.facts)
         integrity = taken.facts.profile.integrity
@@ -322,12 +316,9 @@ class Run:
 
     def _time(self, step: policy.TimeCalls) -> Shown:
         timings = unprofiled_rounds.time_calls(
-            self.device,
             self._with_progress("timing", step.rounds, step.reason),
             step.rounds,
-            flush=unprofiled_rounds.flusher(self.device, wanted=self.plan.flush_l2),
             fresh_arguments=self.arguments.setup is not None,
-            agreement=self.agreement,
         )
         throttled = not self.watch.block(step.rounds)
         timings = replace(timings, **torch_profiler.prime(self.device)._asdict())
@@ -338,8 +329,8 @@ class Run:
         return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
     def _watch_memory(self, step: policy.WatchMemory) -> Shown:
-        prepare = self._with_progress("watching memory", step.rounds)
-        memory = unprofiled_rounds.watch_memory(self.device, prepare, step.rounds, self.agreement)
+        repeated = self._with_progress("watching memory", step.rounds)
+        memory = unprofiled_rounds.watch_memory(repeated, step.rounds)
         if memory is not None:
             self._noted["memory"] = memory
         elif self.device.kind == "cuda":
@@ -357,14 +348,7 @@ class Run:
 
     def _record_shapes(self, step: policy.RecordShapes) -> Shown:
         """Note which roof limits the call and why."""
-        shaped = sessions.profile_rounds(
-            self.device,
-            self._prepare,
-            1,
-            flush_l2=self.plan.flush_l2,
-            shapes=True,
-            agreement=self.agreement,
-        )
+        shaped = sessions.profile_rounds(self._repeated, 1, shapes=True)
         facts, peaks = shaped.facts, peaks_of(self.device.name)
         operators, kernels = facts.operators["kernel"], facts.profile.kernels
         found = rates(shaped.reading, operators, kernels, peaks)
@@ -372,13 +356,13 @@ class Run:
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
-    def _with_progress(self, what: str, rounds: int, reason: str = "") -> calls.Prepare:
-        """Return ``prepare``, which runs before each round and is not timed, with progress."""
-        report = self.progress
-        return calls.with_progress(
+    def _with_progress(self, what: str, rounds: int, reason: str = "") -> RepeatedCall:
+        """Return the call with progress, which is reported before each round and is not timed."""
+        prepare = calls.with_progress(
             itertools.repeat(self._prepare),
-            lambda done: report(what, min(done, rounds), rounds, reason),
+            lambda done: self.progress(what, min(done, rounds), rounds, reason),
         )
+        return dataclasses.replace(self._repeated, prepare=prepare)
 
 
 def _ignoring(plan: Plan, recording: Recording) -> Recording:
@@ -395,20 +379,18 @@ def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
     }
 
 
-def lines_of_another_run(
-    profile: Profile, device: Device, prepare: calls.Prepare, agreement: Agreement
-) -> Profile:
+def lines_of_another_run(profile: Profile, repeated: RepeatedCall) -> Profile:
     """Profile the call once more, on all ranks, with its source lines annotated, and add them to
     the profiles.
 
     If that run launched other kernels than the profile, their lines would be guesses and stay
     unknown; so do those of copies and waits.
     """
-    session = Session(device, stacks=False)
-    call = prepare()
+    session = Session(repeated.device, stacks=False)
+    call = repeated.prepare()
     with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(session.export())
     lines = annotated_lines(again.reading)
     own = with_lines(profile, again.facts, lines)
-    return _with_other_ranks(own, agreement, "the lines")
+    return _with_other_ranks(own, repeated.agreement, "the lines")

@@ -11,22 +11,21 @@ from msgspec import structs
 
 from pytest_kernelprof.analysis.round_events import activity_rows, timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
-from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.gpu import conditions
-from pytest_kernelprof.gpu.inventory import Device, synchronize
+from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.profiler import operators as dispatcher
-from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.compiled_code import WatchedCalls, code_of_graphs, together
 from pytest_kernelprof.profiler.session import Recorded, Session
 from pytest_kernelprof.profiler.tensors import describe
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.profiler.trace_folder import TraceFile
     from pytest_kernelprof.records.profile import Timeline
     from pytest_kernelprof.records.recording import Recording
@@ -57,35 +56,24 @@ class Taken:
 
 
 def profile_rounds(
-    device: Device,
-    prepare: Prepare,
-    rounds: int,
-    *,
-    flush_l2: bool,
-    stacks: bool = False,
-    shapes: bool = False,
-    agreement: Agreement = ALONE,
+    repeated: RepeatedCall, rounds: int, *, stacks: bool = False, shapes: bool = False
 ) -> Taken:
     """Take one session of so many rounds, complete or not, warm or not.
 
     On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
     """
+    device = repeated.device
     with Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu") as session:
-        _take(session, prepare, rounds, flush_l2, agreement)
+        _take(session, repeated, rounds)
     return read(session.export(), inputs="all" if shapes else "presence")
 
 
-def _take(
-    session: Session, prepare: Prepare, rounds: int, flush_l2: bool, agreement: Agreement = ALONE
-) -> None:
+def _take(session: Session, repeated: RepeatedCall, rounds: int) -> None:
     """Take so many rounds; ranks begin each together."""
-    flush = unprofiled_rounds.flusher(session.device, wanted=flush_l2)
     for _ in range(rounds):
         with session.setup():
-            call = prepare()
-        flush()
-        synchronize(session.device)
-        agreement.begin()
+            call = repeated.prepare()
+        repeated.begin()
         with session.round():
             call()
 
@@ -151,31 +139,25 @@ _METRIC = "cuda_time"
 
 @dataclass(eq=False)
 class MoreRounds:
-    """A call, and all that a round of it needs. Takes rounds now and then: ``open`` a session,
-    ``take`` as often as wanted, then ``sample`` or ``leave``.
+    """Takes rounds of a call now and then: ``open`` a session, ``take`` as often as wanted, then
+    ``sample`` or ``leave``."""
 
-    Attributes:
-        prepare: returns the next call, its arguments ready.
-        flush_l2: whether the L2 cache is flushed before each round.
-    """
-
-    device: Device
-    prepare: Prepare
-    flush_l2: bool
+    repeated: RepeatedCall
     _session: Session | None = field(default=None, init=False)
     _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def work(self, result: Any) -> tuple[str, ...]:
         """Describe the arguments and the result of the call, a line for each tensor."""
-        call = self.prepare()
+        call = self.repeated.prepare()
         args, kwargs = getattr(call, "args", ()), getattr(call, "keywords", {})
         return describe(args, kwargs, result)
 
     def why_untimed(self) -> str:
         """Return why kernels cannot be timed here; empty if they can."""
-        if self.device.kind != "cuda":
+        device = self.repeated.device
+        if device.kind != "cuda":
             return "on the CPU there are no kernels to time"
-        return conditions.no_times(self.device).get(_METRIC, "")
+        return conditions.no_times(device).get(_METRIC, "")
 
     def open(self) -> None:
         """Open a session.
@@ -183,7 +165,8 @@ class MoreRounds:
         Raises:
             KernelprofError: the profiler is not available.
         """
-        session = Session(self.device, stacks=False, shapes=self.device.kind == "cpu")
+        device = self.repeated.device
+        session = Session(device, stacks=False, shapes=device.kind == "cpu")
         self._session = self._open.enter_context(session)
 
     def take(self, rounds: int) -> None:
@@ -195,7 +178,7 @@ class MoreRounds:
         session, self._session = self._session, None
         assert session is not None, "open"
         with self._open.pop_all() as closed_by_an_error:
-            _take(session, self.prepare, rounds, self.flush_l2)
+            _take(session, self.repeated, rounds)
             self._session, self._open = session, closed_by_an_error.pop_all()
 
     def sample(self) -> Sampled:

@@ -439,7 +439,7 @@ class Turns:
             timing.own_rounds(more),
             self._reference,
             self._fresh,
-            partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
+            partial(alone, more.repeated.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
             judged,
         )
         paired = replace(timed.paired, took_s=now_s() - begun_s)

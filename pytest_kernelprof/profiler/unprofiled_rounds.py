@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from pytest_kernelprof.distributed.agreement import ALONE
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.gpu.bindings import as_made, without_modes
 from pytest_kernelprof.gpu.inventory import Device, devices_in_use, load_torch, synchronize
 from pytest_kernelprof.records.recording import HostTimings, MemoryUse
 from pytest_kernelprof.system import now_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_kernelprof.distributed.agreement import Agreement
 
 
 def seed_by(name: str) -> None:
@@ -41,21 +37,15 @@ _l2_buffers: dict[int, tuple[Any, Any]] = {}
 """By device, kept for the process: allocating them anew would disturb the user's allocator."""
 
 
-def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
-    """What to call before each round: a flush of the L2, or nothing where none is wanted, on the
-    CPU, and where the size of the L2 is unknown."""
-    if not wanted or device.kind != "cuda" or not device.l2_bytes:
-        return lambda: None
-    return functools.partial(flush_l2, device)
-
-
 def flush_l2(device: Device) -> None:
-    """Read a buffer larger than the device's L2, so that a round starts with a cold cache. The
-    caller synchronises.
+    """Read a buffer larger than the device's L2, so that a round starts with a cold cache; nothing
+    on the CPU, and where the size of the L2 is unknown. The caller synchronises.
 
     Reads, since writing would leave the cache full of lines that the round has to write back: a
     copy of 67 MB takes 7 % longer then on an H200.
     """
+    if device.kind != "cuda" or not device.l2_bytes:
+        return
     torch = load_torch()
     with without_modes():
         if device.index not in _l2_buffers:
@@ -67,33 +57,45 @@ def flush_l2(device: Device) -> None:
         torch.amax(buffer, 1, out=maxima)
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatedCall:
+    """A call, and all that a round of it needs.
+
+    Attributes:
+        prepare: run before each round, outside the clock; hands back the call, its arguments ready.
+        flush_l2: whether the L2 cache is flushed before each round.
+        agreement: of the ranks that all make this call.
+    """
+
+    device: Device
+    prepare: Callable[[], Callable[[], object]]
+    flush_l2: bool = False
+    agreement: Agreement = ALONE
+
+    def begin(self) -> None:
+        """Have the cache cold and the device idle; then wait until all ranks begin."""
+        if self.flush_l2:
+            flush_l2(self.device)
+        synchronize(self.device)
+        self.agreement.begin()
+
+
 _BACK_TO_BACK_NS = 20_000_000
 _BACK_TO_BACK_CALLS = 50
 
 
-def time_calls(
-    device: Device,
-    prepare: Callable[[], Callable[[], object]],
-    rounds: int,
-    *,
-    flush: Callable[[], None],
-    fresh_arguments: bool,
-    agreement: Agreement = ALONE,
-) -> HostTimings:
-    """Time calls on the host, the device idle and flushed before each.
+def time_calls(repeated: RepeatedCall, rounds: int, *, fresh_arguments: bool) -> HostTimings:
+    """Time calls on the host.
 
     Args:
-        prepare: run before each round, outside the clock; hands back the call to time.
         fresh_arguments: ``prepare`` makes new arguments for each call, so that calls in a row
             cannot be timed without timing the making.
-        agreement: of the ranks that all make these calls.
     """
+    device, agreement = repeated.device, repeated.agreement
     latency, dispatch, floor = [], [], []
     for _ in range(rounds):
-        call = prepare()
-        flush()
-        synchronize(device)
-        agreement.begin()
+        call = repeated.prepare()
+        repeated.begin()
         start = now_ns()
         synchronize(device)
         floor.append((now_ns() - start) / 1e3)
@@ -111,7 +113,7 @@ def time_calls(
     expected = agreement.gather("calls in a row", min(latency) * 1e3 if wanted else 0.0)
     if all(expected):
         calls = max(2, min(_BACK_TO_BACK_CALLS, int(_BACK_TO_BACK_NS / max(*expected, 1.0))))
-        call = prepare()
+        call = repeated.prepare()
         agreement.begin()
         synchronize(device)
         start = now_ns()
@@ -129,30 +131,25 @@ NO_HISTORY = (
 )
 
 
-def watch_memory(
-    device: Device,
-    prepare: Callable[[], Callable[[], object]],
-    rounds: int,
-    agreement: Agreement = ALONE,
-) -> MemoryUse | None:
+def watch_memory(repeated: RepeatedCall, rounds: int) -> MemoryUse | None:
     """Peak requested bytes and device allocations of unprofiled, warmed-up calls.
 
     The peak is summed from the allocator's own event history, so that the user's peak statistics
     stay as they are. None where the allocator keeps no history (the CPU, other allocators, a
     history that the user is recording), there or on another rank.
     """
-    torch = load_torch()
+    torch, device = load_torch(), repeated.device
     if device.kind != "cuda":
         return None
     with as_made():  # also where the code has patched what the history is ended with
         is_recorded = getattr(torch._C, "_cuda_isHistoryEnabled", bool)
         is_free = torch.cuda.get_allocator_backend() == "native" and not is_recorded()
-    if not all(agreement.gather("memory history", is_free)):
+    if not all(repeated.agreement.gather("memory history", is_free)):
         return None
     too_long = False
     peaks, allocations = [], []
     for _ in range(rounds):
-        call = prepare()
+        call = repeated.prepare()
         synchronize(device)
         with as_made():
             before = _device_allocations(torch)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +19,7 @@ from torch._subclasses import FakeTensorMode
 from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import EVERYTHING, Plan, plan_of
 from pytest_kernelprof.measure.runner import measure, measure_once
-from pytest_kernelprof.profiler.unprofiled_rounds import flusher
+from pytest_kernelprof.profiler.unprofiled_rounds import flush_l2
 from pytest_kernelprof.records.profile import Profile
 
 PATCHED = [
@@ -98,7 +99,7 @@ def test_the_flush_of_the_next_test_is_whole_whatever_mode_the_first_is_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pytest_kernelprof.profiler.unprofiled_rounds._l2_buffers", {})
-    flush = flusher(current_device("cuda"), wanted=True)
+    flush = partial(flush_l2, current_device("cuda"))
     with mode():
         flush()
     flush()

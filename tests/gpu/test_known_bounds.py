@@ -14,6 +14,7 @@ from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.measure.sessions import profile_rounds
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.profile import Bound
 
 BESIDE_WORKERS = "PYTEST_XDIST_WORKER" in os.environ
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
-    taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
+    taken = profile_rounds(RepeatedCall(device, lambda: call), 1, shapes=True)
     operators, kernels = taken.facts.operators["kernel"], taken.facts.profile.kernels
     return rates(taken.reading, operators, kernels, peaks_of(device.name))
 

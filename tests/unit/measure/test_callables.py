@@ -24,6 +24,7 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CLOSE, CompareBy, Contest, contest, refuse_idle
 from pytest_kernelprof.measure.policy import Plan, Progress, no_progress
 from pytest_kernelprof.profiler import unprofiled_rounds
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.records.recording import MemoryUse
@@ -61,11 +62,9 @@ class Stage:
         self.lost: Iterator[bool] = iter(())
         self.kernels: Callable[[int], float] = lambda i: 1.0
 
-    def session(
-        self, device: Device, prepare: Any, rounds: int, *, flush_l2: bool, **_: object
-    ) -> Any:
+    def session(self, repeated: RepeatedCall, rounds: int, **_: object) -> Any:
         self.sessions += 1
-        times = [prepare()() for _ in range(rounds)]
+        times: list[Any] = [repeated.prepare()() for _ in range(rounds)]
         problems = ("a kernel is missing",) if next(self.lost, False) else ()
         metrics = {
             "cuda_time": SimpleNamespace(rounds=times),
@@ -265,8 +264,9 @@ def test_what_takes_no_time_at_all_cannot_be_compared() -> None:
 def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is what a call hands back."""
 
-    def watch_memory(device: Device, prepare: Any, rounds: int, *_: object) -> MemoryUse:
-        return MemoryUse((prepare()(),), (0,))
+    def watch_memory(repeated: RepeatedCall, rounds: int) -> MemoryUse:
+        peak: Any = repeated.prepare()()
+        return MemoryUse((peak,), (0,))
 
     monkeypatch.setattr(unprofiled_rounds, "watch_memory", watch_memory)
 

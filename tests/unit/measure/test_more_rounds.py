@@ -13,13 +13,14 @@ from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.measure.sessions import MoreRounds
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 
 X = torch.ones(4)
 
 
 def more(call: object = None) -> MoreRounds:
     prepare = preparer(call or torch.add, Arguments((X, X)))  # type: ignore[arg-type]
-    return MoreRounds(current_device("cpu"), prepare, flush_l2=True)
+    return MoreRounds(RepeatedCall(current_device("cpu"), prepare, flush_l2=True))
 
 
 @pytest.fixture
@@ -94,9 +95,8 @@ def test_under_mps_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda_double import GPU
 
     monkeypatch.setattr("pytest_kernelprof.gpu.conditions.is_shared", lambda index: True)
-    assert (
-        MoreRounds(GPU, more().prepare, flush_l2=True).why_untimed() == no_times(GPU)["cuda_time"]
-    )
+    on_gpu = MoreRounds(RepeatedCall(GPU, more().repeated.prepare))
+    assert on_gpu.why_untimed() == no_times(GPU)["cuda_time"]
 
 
 def test_a_measured_call_can_be_made_again_with_the_arguments_of_its_setup() -> None:

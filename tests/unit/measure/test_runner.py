@@ -34,6 +34,7 @@ from pytest_kernelprof.measure.policy import (
 )
 from pytest_kernelprof.measure.runner import Measurement, Run, measure, measure_once
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.profile import Bound, Profile, Verdict
 
@@ -457,15 +458,17 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
 ) -> None:
     asked: dict[str, Any] = {}
 
-    def session(device: Device, prepare: Any, rounds: int, **options: Any) -> sessions.Taken:
-        asked.update(options, rounds=rounds)
+    def session(repeated: RepeatedCall, rounds: int, **options: Any) -> sessions.Taken:
+        asked.update(options, rounds=rounds, repeated=repeated)
         return recorded_session("memory")
 
     monkeypatch.setattr(sessions, "profile_rounds", session)
     run = a_run(Plan("cuda", flush_l2=flush_l2, roofline=True))
     run.execute(RecordShapes())
     assert run._noted["roofline"].roof == "compute"
-    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True, "agreement": ALONE}
+    repeated = asked.pop("repeated")
+    assert asked == {"rounds": 1, "shapes": True}
+    assert (repeated.flush_l2, repeated.agreement) == (flush_l2, ALONE)
 
 
 LOST = Integrity(("a kernel is missing",))

@@ -22,6 +22,7 @@ from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
 from pytest_kernelprof.profiler.session import Recorded
 from pytest_kernelprof.profiler.torch_profiler import Primed
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.recording import GraphNodes, Recording
 
@@ -35,10 +36,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened, in order; a flush among it."""
     happened: list[str] = []
 
-    def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
-        return lambda: happened.append(f"flush {wanted}")
-
-    monkeypatch.setattr(unprofiled_rounds, "flusher", flusher)
+    monkeypatch.setattr(unprofiled_rounds, "flush_l2", lambda device: happened.append("flush"))
     return happened
 
 
@@ -50,8 +48,8 @@ def test_each_round_is_prepared_and_flushed_before_it_is_annotated(
         order.append("prepare")
         return lambda: order.append("call")
 
-    taken = sessions.profile_rounds(CPU, prepare, 2, flush_l2=flush_l2)
-    assert order == ["prepare", f"flush {flush_l2}", "call"] * 2
+    taken = sessions.profile_rounds(RepeatedCall(CPU, prepare, flush_l2), 2)
+    assert order == ["prepare", *["flush"] * flush_l2, "call"] * 2
     assert taken.facts.profile.rounds == taken.recording.rounds == 2
 
 
@@ -60,12 +58,12 @@ def test_work_of_preparing_does_not_count() -> None:
         x = X * 2
         return lambda: x + 1
 
-    taken = sessions.profile_rounds(CPU, prepare, 2, flush_l2=False)
+    taken = sessions.profile_rounds(RepeatedCall(CPU, prepare), 2)
     assert [kernel.name for kernel in taken.facts.profile.kernels] == ["aten::add"]
 
 
 def test_a_session_is_noted_with_its_device_and_rounds() -> None:
-    taken = sessions.profile_rounds(CPU, lambda: lambda: X + 1, 3, flush_l2=False)
+    taken = sessions.profile_rounds(RepeatedCall(CPU, lambda: lambda: X + 1), 3)
     noted = taken.recording
     assert (noted.schema, noted.rounds, noted.recompiles) == (VERSION, 3, 0)
     assert (noted.device_kind, noted.device, noted.versions) == ("cpu", CPU.name, CPU.versions)
@@ -76,9 +74,8 @@ def test_compilations_of_the_rounds_are_noted() -> None:
     torch.compiler.reset()
     sizes = iter([3, 4])
     compiled = torch.compile(lambda x: x * 2, dynamic=False, backend="eager")
-    taken = sessions.profile_rounds(
-        CPU, lambda: lambda: compiled(torch.ones(next(sizes))), 2, flush_l2=False
-    )
+    repeated = RepeatedCall(CPU, lambda: lambda: compiled(torch.ones(next(sizes))))
+    taken = sessions.profile_rounds(repeated, 2)
     assert taken.recording.recompiles == 2
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pytest_kernelprof.gpu.inventory import current_device
-from pytest_kernelprof.profiler.unprofiled_rounds import time_calls
+from pytest_kernelprof.profiler import unprofiled_rounds
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall, time_calls
 from pytest_kernelprof.records.recording import HostTimings
 
 CPU = current_device("cpu")
@@ -19,7 +20,7 @@ def nothing() -> None:
 
 
 def timings(call: object = nothing, rounds: int = 9) -> HostTimings:
-    return time_calls(CPU, lambda: call, rounds, flush=nothing, fresh_arguments=False)  # type: ignore[arg-type,return-value]
+    return time_calls(RepeatedCall(CPU, lambda: call), rounds, fresh_arguments=False)  # type: ignore[arg-type,return-value]
 
 
 def test_each_round_gives_one_value_of_each_time() -> None:
@@ -38,18 +39,16 @@ def test_the_call_returns_before_the_device_is_done_or_then() -> None:
     assert all(dispatch <= latency for dispatch, latency in pairs)
 
 
-def test_making_arguments_and_flushing_lie_outside_the_clock() -> None:
+def test_making_arguments_and_flushing_lie_outside_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unprofiled_rounds, "flush_l2", lambda device: time.sleep(0.005))
+
     def prepare() -> object:
         time.sleep(0.005)
         return nothing
 
-    found = time_calls(
-        CPU,
-        prepare,
-        3,
-        flush=lambda: time.sleep(0.005),
-        fresh_arguments=True,  # type: ignore[arg-type]
-    )
+    found = time_calls(RepeatedCall(CPU, prepare, flush_l2=True), 3, fresh_arguments=True)  # type: ignore[arg-type]
     assert min(found.latency_us) < 5000
 
 
@@ -60,7 +59,7 @@ def test_arguments_are_made_for_each_round() -> None:
         made.append(1)
         return nothing
 
-    time_calls(CPU, prepare, 5, flush=nothing, fresh_arguments=True)  # type: ignore[arg-type]
+    time_calls(RepeatedCall(CPU, prepare), 5, fresh_arguments=True)  # type: ignore[arg-type]
     assert len(made) == 5
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.profiler import unprofiled_rounds
-from pytest_kernelprof.profiler.unprofiled_rounds import flusher
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 
 CPU = current_device("cpu")
 H200 = Device("cuda", 0, "NVIDIA H200", "sm_90", 50 << 20, {})
@@ -40,12 +40,17 @@ def did(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(
         unprofiled_rounds, "load_torch", lambda: SimpleNamespace(zeros=zeros, amax=amax)
     )
+    monkeypatch.setattr(unprofiled_rounds, "synchronize", lambda device: None)
     monkeypatch.setattr(unprofiled_rounds, "_l2_buffers", {})
     return done
 
 
+def flush(device: Device, *, wanted: bool = True) -> None:
+    RepeatedCall(device, lambda: lambda: None, wanted).begin()
+
+
 def test_a_flush_reads_twice_the_cache(did: list[tuple[Any, ...]]) -> None:
-    flusher(H200, wanted=True)()
+    flush(H200)
     (_, rows, columns), read = did
     assert rows * columns * 4 == 2 * H200.l2_bytes
     assert read == ("amax", (rows, columns), 1, (rows,))
@@ -53,7 +58,7 @@ def test_a_flush_reads_twice_the_cache(did: list[tuple[Any, ...]]) -> None:
 
 def test_the_buffers_are_allocated_once_in_a_process(did: list[tuple[Any, ...]]) -> None:
     for _ in range(3):
-        flusher(H200, wanted=True)()
+        flush(H200)
     assert [what for what, *_ in did] == ["zeros", "amax", "amax", "amax"]
 
 
@@ -65,5 +70,5 @@ def test_the_buffers_are_allocated_once_in_a_process(did: list[tuple[Any, ...]])
 def test_nothing_is_flushed_where_there_is_no_cache_or_nobody_wants_it(
     device: Device, wanted: bool, did: list[tuple[Any, ...]]
 ) -> None:
-    flusher(device, wanted=wanted)()
+    flush(device, wanted=wanted)
     assert did == []

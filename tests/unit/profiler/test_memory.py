@@ -11,7 +11,7 @@ import pytest
 
 from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.profiler import unprofiled_rounds
-from pytest_kernelprof.profiler.unprofiled_rounds import watch_memory
+from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall, watch_memory
 from pytest_kernelprof.records.recording import MemoryUse
 
 CPU = current_device("cpu")
@@ -75,7 +75,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
 
 
 def watched(call: Callable[[], object], rounds: int = 1) -> MemoryUse | None:
-    return watch_memory(GPU, lambda: call, rounds)
+    return watch_memory(RepeatedCall(GPU, lambda: call), rounds)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_making_arguments_is_not_watched(allocator: Allocator) -> None:
         allocator.events.append(alloc(1 << 30))
         return lambda: while_recording.append(allocator.recording)
 
-    assert watch_memory(GPU, prepare, 2) == MemoryUse((0, 0), (0, 0))
+    assert watch_memory(RepeatedCall(GPU, prepare), 2) == MemoryUse((0, 0), (0, 0))
     assert while_recording == [False, True] * 2
 
 
@@ -159,5 +159,5 @@ def test_without_a_history_of_ours_nothing_is_run(
 
 def test_the_cpu_has_no_memory_to_watch() -> None:
     calls: list[int] = []
-    assert watch_memory(CPU, lambda: lambda: calls.append(1), 2) is None
+    assert watch_memory(RepeatedCall(CPU, lambda: lambda: calls.append(1)), 2) is None
     assert calls == []
