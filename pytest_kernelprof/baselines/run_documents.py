@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -48,6 +48,10 @@ class Key(NamedTuple):
     def __str__(self) -> str:
         return f"{self.test} ({self.label})" if self.label else self.test
 
+    def of_rank(self, profile: Profile) -> Key:
+        """The same profile on another rank, which its label names."""
+        return self._replace(label=f"{self.label} rank {profile.rank}".lstrip())
+
 
 def compare_runs(
     baselines: Sequence[Run], current: Run, allowed: Mapping[str, Allowance], *, name: str = ""
@@ -82,14 +86,13 @@ def compared_run(current: Run, found: RunComparison) -> Run:
     Args:
         found: of ``compare_runs``.
     """
-    waiting: dict[tuple[str, str], list[ProfileComparison]] = {}
-    for one in found.profiles:
-        waiting.setdefault((one.test, one.label), []).append(one)
+    left = deque(found.profiles)  # in the order of the profiles; some of these are in no other run
     tests: dict[str, list[Profile]] = {}
     failed = set()
     for key, profile in _all_of(current).items():
-        if several := waiting.get((key.test, key.label)):
-            one = several.pop(0)
+        told = {(one.test, one.label) for one in (key, *map(key.of_rank, profile.other_ranks))}
+        if left and (left[0].test, left[0].label) in told:
+            one = left.popleft()
             verdict = verdict_of(one, profile, *status_of(one, profile))
             tests.setdefault(key.test, []).append(replace(profile, verdicts=(verdict,)))
             if verdict.outcome == "failed":
@@ -188,8 +191,7 @@ def compare_profile(
     found = _compare_rank(key, same, current, allowed)
     others = [
         _compare_rank(
-            key._replace(label=f"{key.label} rank {one.rank}".lstrip()),
-            *([_same_rank(earlier, one) for earlier in baselines], one, allowed),
+            key.of_rank(one), [_same_rank(earlier, one) for earlier in baselines], one, allowed
         )
         for one in current.other_ranks
     ]
@@ -221,27 +223,19 @@ def _compare_rank(
     other = differences(last.environment, current.environment)
     # Kernels are others there, so nothing fails by any metric.
     unjudged = ", ".join(forbidding(other, METRICS["kernels"]))
-    judged = (
-        judge(
-            allowance,
-            [_metric(one, name) for one in (timed if METRICS[name].kind == "timed" else earlier)],
-            current,
-            judged=allowance.judged and not forbidding(other, METRICS[name]),
-        )
-        for name, allowance in allowed.items()
-    )
-    metrics = tuple(one for one in judged if one is not None)
+    metrics: list[MetricDelta] = []
+    lost: list[str] = []
+    for name, allowance in allowed.items():
+        spec = METRICS[name]
+        judged = allowance.judged and not forbidding(other, spec)
+        before = [_metric(one, name) for one in (timed if spec.kind == "timed" else earlier)]
+        if delta := judge(allowance, before, current, judged=judged):
+            metrics.append(delta)
+        if judged and any(_metric(one, name) for one in there) and not _metric(current, name):
+            lost.append(name)
     kernels = _diff(last, current, timed=not of_last)
     if kernels and not (kernels.added_or_removed or any(one.change == "worse" for one in metrics)):
         kernels = replace(kernels, changes=())
-    lost = tuple(
-        name
-        for name, allowance in allowed.items()
-        if allowance.judged
-        and not forbidding(other, METRICS[name])
-        and any(_metric(one, name) for one in there)
-        and not _metric(current, name)
-    )
     change = _change(metrics, kernels)
     if lost and change != "worse":
         change, unjudged = "not compared", lost_words(lost, "the earlier run")
@@ -250,10 +244,10 @@ def _compare_rank(
         change=change,
         reason=unjudged,
         kernels=kernels,
-        metrics=metrics,
+        metrics=tuple(metrics),
         differences=tuple(one.words for one in other),
         untimed=untimed,
-        lost=lost,
+        lost=tuple(lost),
     )
 
 

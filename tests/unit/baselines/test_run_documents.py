@@ -21,7 +21,12 @@ from records import (
     timed,
 )
 
-from pytest_kernelprof.baselines.run_documents import compare_runs, comparison_of, profiles_of
+from pytest_kernelprof.baselines.run_documents import (
+    compare_runs,
+    compared_run,
+    comparison_of,
+    profiles_of,
+)
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, RunComparison
@@ -431,6 +436,15 @@ def test_every_rank_is_compared_with_itself_and_the_first_that_is_worse_is_told(
     ]
     assert different(compared(before, before)) == []
     assert only(compared(before, of_ranks(calls_of(5), calls_of(3)))).label == ""
+
+
+def test_the_run_that_says_so_has_the_profile_of_which_another_rank_is_worse() -> None:
+    now = run_of(of_ranks(calls_of(4), calls_of(3)), calls_of(1, label="rank 1"))
+    before = run_of(of_ranks(calls_of(4), calls_of(2)), calls_of(1, label="rank 1"))
+    (test,) = compared_run(now, compare_runs([before], now, USUAL)).tests
+    verdicts = [verdict for one in test.profiles for verdict in one.verdicts]
+    assert [(one.outcome, one.ranks) for one in verdicts] == [("failed", (1,)), ("passed", ())]
+    assert test.outcome == "failed"
 
 
 def test_a_rank_that_is_incomplete_is_not_compared() -> None:
