@@ -37,6 +37,7 @@ Rounds = Callable[[DoStep], Callable[[], Sampled]]
 """Rounds of one side's call: asks for a step, and hands back what waits for its answer. Both raise
 ``WorkerError`` where the side is gone."""
 
+Sides = Mapping[str, Rounds]
 SIDES: tuple[Side, ...] = ("current", "baseline")
 _TRIES = 3
 _OF_A_TURN = intervals.ROUNDS + 1
@@ -52,17 +53,16 @@ class Taken:
     """What the turns of a pair say.
 
     Attributes:
-        current, baseline: the last session of rounds of each.
+        sampled: the last session of rounds of each side.
         conditions: of the GPU meanwhile.
     """
 
     pair: TimedPair
-    current: Sampled
-    baseline: Sampled
+    sampled: Mapping[str, Sampled]
     conditions: Conditions
 
 
-def take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
+def take_turns(sides: Sides, alone: Alone, first: Side | None) -> Taken:
     """Take six turns; twice as many where they scatter. Six turns share one session on each side,
     as a session costs more than its rounds.
 
@@ -76,44 +76,40 @@ def take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | No
     Raises:
         WorkerError: there are no rounds to judge by.
     """
-    taken = _take_turns(current, baseline, alone, first)
-    if taken.conditions.contended:
-        taken = _take_turns(current, baseline, alone, first)
-    return taken
+    taken = _take_turns(sides, alone, first)
+    return _take_turns(sides, alone, first) if taken.conditions.contended else taken
 
 
-def _take_turns(current: Rounds, baseline: Rounds, alone: Alone, first: Side | None) -> Taken:
+def _take_turns(sides: Sides, alone: Alone, first: Side | None) -> Taken:
     turns: list[intervals.Turn] = []
     kept = 0
     with alone() as watch:
         while more := intervals.more_turns(turns):
-            one, other, throttled = _batch(current, baseline, len(turns), more, watch)
-            for i in range(0, len(one.us), _OF_A_TURN):
-                rounds = slice(i, i + _OF_A_TURN)
-                turns.append(intervals.Turn(tuple(one.us[rounds]), tuple(other.us[rounds])))
+            sampled, throttled = _batch(sides, len(turns), more, watch)
+            for i in range(0, more * _OF_A_TURN, _OF_A_TURN):
+                rounds = (sampled[side].us[i : i + _OF_A_TURN] for side in SIDES)
+                turns.append(intervals.Turn(*rounds))
             kept += throttled
     conditions = watch.conditions().keeping_throttled(kept)
-    return Taken(intervals.pair_of(first, turns), one, other, conditions)
+    return Taken(intervals.pair_of(first, turns), sampled, conditions)
 
 
-def _batch(
-    current: Rounds, baseline: Rounds, first: int, turns: int, watch: Watch
-) -> tuple[Sampled, Sampled, int]:
+def _batch(sides: Sides, first: int, turns: int, watch: Watch) -> tuple[Mapping[str, Sampled], int]:
     """Both sides' sessions, and how many rounds were kept although the GPU throttled."""
     rounds = 2 * turns * _OF_A_TURN
     for _ in range(_TRIES):
-        one, other = _in_turn(current, baseline, first, turns)
+        sampled = _in_turn(sides, first, turns)
         is_steady = watch.block(rounds)
-        problem = _problem(one, other, turns * _OF_A_TURN)
+        problem = _problem(sampled, turns * _OF_A_TURN)
         if is_steady and not problem:
             break
     if problem:
         raise WorkerError(problem)
-    return one, other, 0 if is_steady else rounds
+    return sampled, 0 if is_steady else rounds
 
 
-def _problem(current: Sampled, baseline: Sampled, rounds: int) -> str:
-    for where, one in (("current", current), ("baseline", baseline)):
+def _problem(sampled: Mapping[str, Sampled], rounds: int) -> str:
+    for where, one in sampled.items():
         if one.problem:
             return f"{where}: {one.problem}"
         if len(one.us) != rounds:
@@ -123,8 +119,7 @@ def _problem(current: Sampled, baseline: Sampled, rounds: int) -> str:
     return ""
 
 
-def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple[Sampled, Sampled]:
-    sides = {"current": current, "baseline": baseline}
+def _in_turn(sides: Sides, first: int, turns: int) -> Mapping[str, Sampled]:
     try:
         for rounds in sides.values():
             _do(rounds, DoStep("open"))
@@ -135,9 +130,9 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
             with contextlib.suppress(WorkerError):
                 rounds(DoStep("leave"))()
         raise
-    reading = baseline(DoStep("close"))  # they read at the same time
+    reading = sides["baseline"](DoStep("close"))  # they read at the same time
     try:
-        return current(DoStep("close"))(), reading()
+        return {"current": sides["current"](DoStep("close"))(), "baseline": reading()}
     except WorkerError:
         with contextlib.suppress(WorkerError):
             reading()  # else it would be taken for the answer to the next record
@@ -193,7 +188,8 @@ def time_call(
     if other:
         return Timed(not_timed(f"different work: {other}"), other)
     try:
-        taken = take_turns(current, reference.ask, alone, reference.first)
+        sides: Sides = {"current": current, "baseline": reference.ask}
+        taken = take_turns(sides, alone, reference.order.first)
     except WorkerError as error:
         return Timed(not_timed(str(error)))
     margin = intervals.margin_for(taken.pair.baseline_us, margin)
@@ -210,8 +206,8 @@ def time_call(
                 paired = _confirmed([taken, *more], margin, paired)
     return Timed(
         paired,
-        baseline_kernels_us=taken.baseline.kernels_us,
-        current_kernels_us=taken.current.kernels_us,
+        baseline_kernels_us=taken.sampled["baseline"].kernels_us,
+        current_kernels_us=taken.sampled["current"].kernels_us,
     )
 
 
@@ -243,8 +239,8 @@ def _take_more(
                 other = first_difference(work, worker.at.work) if worker.at is not None else ""
                 if other:
                     raise WorkerError(f"a fresh process does different work: {other}")
-            current, baseline = (pair.workers[side].ask for side in SIDES)
-            found.append(take_turns(current, baseline, alone, pair.order.first))
+            sides: Sides = {side: worker.ask for side, worker in pair.workers.items()}
+            found.append(take_turns(sides, alone, pair.order.first))
     return found
 
 
@@ -386,21 +382,20 @@ class FreshPairs:
     def _let_go(self, chosen: Sequence[FreshPair]) -> None:
         """Have those that hold run to the end of their test, at the same time. A problem is told
         when the worker is used next."""
-        workers = [one for pair in chosen for one in pair.workers.values()]
+        workers = _workers(chosen)
         _do_all(partial(one.ask, Go(holds=False)) for one in workers if one.at is not None)
 
     def finish(self) -> None:
         """End all when they have ended their fixtures, which they do at the same time."""
-        workers = [one for pair in self._pairs.values() for one in pair.workers.values()]
+        workers = _workers(self._pairs.values())
         _do_all(partial(one.ask, RunTest()) for one in workers)
         for worker in workers:
             worker.leave()
 
     def end(self) -> None:
         """End all at once."""
-        for pair in self._pairs.values():
-            for worker in pair.workers.values():
-                worker.end()
+        for worker in _workers(self._pairs.values()):
+            worker.end()
 
     def _pair(self, key: tuple[Side, int]) -> FreshPair:
         """The pair of a key. If one of its workers is gone, both are started again, because their
@@ -416,6 +411,10 @@ class FreshPairs:
     def _worker(self, side: Side) -> Worker:
         self._started += 1
         return Worker(partial(self.start, side, self._started), "a fresh process")
+
+
+def _workers(pairs: Iterable[FreshPair]) -> list[Worker]:
+    return [one for pair in pairs for one in pair.workers.values()]
 
 
 def _do_all(steps: Iterable[Callable[[], Answer]]) -> list[WorkerError]:

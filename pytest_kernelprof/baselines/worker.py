@@ -434,6 +434,7 @@ class Reference(Worker):
 
     Attributes:
         brings_up: the first step after which CUDA was up in it.
+        order: whose CUDA context was made first.
     """
 
     def __init__(
@@ -441,16 +442,11 @@ class Reference(Worker):
     ) -> None:
         super().__init__(start, "the reference")
         self._cuda_is_up = cuda_is_up
-        self._order = ContextOrder()
+        self.order = ContextOrder()
         self._collect = protocol.Collect(())
         self._is_up: Answer = lambda: None
         self._done: protocol.Done | str = ""
         self.brings_up: StartStep = "run"
-
-    @property
-    def first(self) -> Side | None:
-        """The side whose CUDA context was made first; None if that is not known."""
-        return self._order.first
 
     def come_up(self) -> None:
         """Start it without waiting for it."""
@@ -458,7 +454,7 @@ class Reference(Worker):
             self._begin_to_start()
 
     def _begin_to_start(self) -> None:
-        self._order = ContextOrder()
+        self.order = ContextOrder()
         self._is_up = self.start()
 
     def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> protocol.Collected:
@@ -519,7 +515,7 @@ class Reference(Worker):
             self._done = answer
 
     def _look(self) -> None:
-        self._order.see(self._cuda_is_up(), self.cuda)
+        self.order.see(self._cuda_is_up(), self.cuda)
 
 
 def _why_missing(test: str, errors: Environment[str, str]) -> str:

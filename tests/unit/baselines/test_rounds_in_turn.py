@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pytest_kernelprof.baselines.protocol import DoStep
-from pytest_kernelprof.baselines.timing import Taken, own_rounds, take_turns
+from pytest_kernelprof.baselines.timing import Sides, Taken, own_rounds, take_turns
 from pytest_kernelprof.baselines.worker import WorkerError
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.records.environment import Conditions, Neighbour
@@ -82,12 +82,11 @@ def take(
 ) -> Taken:
     log = [] if log is None else log
     alone = (gpu or Gpu()).alone
-    return take_turns(
-        Double("C", log, *candidate).ask,
-        Double("R", log, *reference).ask,
-        alone,  # type: ignore[arg-type]
-        "baseline",
-    )
+    sides: Sides = {
+        "current": Double("C", log, *candidate).ask,
+        "baseline": Double("R", log, *reference).ask,
+    }
+    return take_turns(sides, alone, "baseline")  # type: ignore[arg-type]
 
 
 def test_six_turns_of_alternating_order_are_of_one_session_on_each_side() -> None:
@@ -163,5 +162,5 @@ def test_a_side_that_is_gone_leaves_no_answer_of_the_other_behind() -> None:
         return answer
 
     with pytest.raises(WorkerError, match="it died"):
-        take_turns(gone, there, Gpu().alone, None)  # type: ignore[arg-type]
+        take_turns({"current": gone, "baseline": there}, Gpu().alone, None)  # type: ignore[arg-type]
     assert read[-1] == DoStep("close")

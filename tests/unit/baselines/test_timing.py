@@ -31,7 +31,8 @@ BUSY = Conditions(contenders=(Neighbour(7, 50),))
 
 def taken(slower: float, us: float = 100.0, conditions: Conditions = QUIET) -> Taken:
     pair = TimedPair(None, 1 + slower, 6, us, us * (1 + slower))
-    return Taken(pair, Sampled((), (us * (1 + slower),)), Sampled((), (us,)), conditions)
+    sampled = {"current": Sampled((), (us * (1 + slower),)), "baseline": Sampled((), (us,))}
+    return Taken(pair, sampled, conditions)  # type: ignore[arg-type]
 
 
 class Pairs:
@@ -64,7 +65,8 @@ class Pairs:
 def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A side is its turns, or why there are none."""
 
-    def take_turns(candidate: Any, reference: object, alone: object, first: Any) -> Taken:
+    def take_turns(sides: dict[str, Any], alone: object, first: Any) -> Taken:
+        candidate = sides["current"]
         if isinstance(candidate, str):
             raise WorkerError(candidate)
         assert isinstance(candidate, Taken)
@@ -80,7 +82,7 @@ def found(
     work: tuple[str, ...] = WORK,
     judged: Paired | None = None,
 ) -> Timed:
-    reference: Any = SimpleNamespace(at=At("", work), first=first, ask=None)
+    reference: Any = SimpleNamespace(at=At("", work), order=SimpleNamespace(first=first), ask=None)
     side: Any = candidate
     pairs: Any = further or Pairs(why="none were asked for")
     return time_call(CALL, WORK, 0.05, side, reference, pairs, None, judged)  # type: ignore[arg-type]

@@ -165,7 +165,7 @@ def test_whose_context_was_first(cuda: bool | None, first: str | None) -> None:
     made.come_up()
     made.collect(["t.py"])
     made.begin("t.py::a", "", holds=True)
-    assert made.first == first
+    assert made.order.first == first
 
 
 @pytest.mark.parametrize(
