@@ -60,16 +60,16 @@ class RightCode:
         that cannot be done, empty if it can."""
         given = self._launch.path
         whole = [*given, *sys.path] if self._is_apart else given
-        if self._is_own:
-            import_redirect.redirect(whole, self._mapping)
-            return ""
-        why = import_redirect.refusal(whole, sys.meta_path, self._mapping)
-        if why:
-            return why
+        if not self._is_own:
+            why = import_redirect.refusal(whole, sys.meta_path, self._mapping)
+            if why:
+                return why
         if self._is_apart:
-            sys.meta_path.insert(0, import_redirect.pinned(self._copies.packages(), self._mapping))
+            pinned = import_redirect.Pinned(self._copies.packages(), self._mapping)
+            sys.meta_path.insert(0, pinned)
         import_redirect.redirect(whole, self._mapping)
-        self.reads.watch()
+        if not self._is_own:
+            self.reads.watch()
         return ""
 
     def wrong(self, modules: Iterable[tuple[str, object]]) -> str:

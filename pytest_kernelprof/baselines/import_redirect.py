@@ -150,11 +150,28 @@ def redirect(path: Sequence[str], mapping: Mapping) -> None:
 
 
 class Pinned:
-    """Finds packages in an environment before the tree: there they have their compiled and
-    generated files."""
+    """Finds the tree's packages that this environment has installed with the same Python files,
+    before the tree: there they have their compiled and generated files. To be made before the tree
+    is on the path.
 
-    def __init__(self, files: dict[str, str]) -> None:
-        self._files = files
+    Args:
+        packages: each with its ``__init__.py`` in the tree.
+    """
+
+    def __init__(self, packages: dict[str, str], mapping: Mapping) -> None:
+        self._files: dict[str, str] = {}
+        for name, in_tree in packages.items():
+            spec = None
+            with contextlib.suppress(ImportError, ValueError):
+                spec = find_spec(name)
+            file = spec.origin if spec is not None else None
+            if (
+                file is not None
+                and os.path.isfile(file)
+                and not mapping.is_users(file)
+                and filecmp.cmp(file, in_tree, shallow=False)
+            ):
+                self._files[name] = file
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """As finders of ``sys.meta_path`` have it."""
@@ -164,29 +181,6 @@ class Pinned:
         return spec_from_file_location(
             name, file, submodule_search_locations=[os.path.dirname(file)]
         )
-
-
-def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
-    """The tree's packages that this environment has installed with the same Python files; to be
-    called before the tree is on the path.
-
-    Args:
-        packages: each with its ``__init__.py`` in the tree.
-    """
-    found = {}
-    for name, in_tree in packages.items():
-        spec = None
-        with contextlib.suppress(ImportError, ValueError):
-            spec = find_spec(name)
-        file = spec.origin if spec is not None else None
-        if (
-            file is not None
-            and os.path.isfile(file)
-            and not mapping.is_users(file)
-            and filecmp.cmp(file, in_tree, shallow=False)
-        ):
-            found[name] = file
-    return Pinned(found)
 
 
 def compiled_of_today(

@@ -226,7 +226,7 @@ def test_of_another_environment_packages_stay_there_that_are_the_same(tmp_path: 
         "from pytest_kernelprof.baselines import code_origin, import_redirect;"
         f"mapping = import_redirect.mapping_of({str(root)!r}, {str(tree)!r});"
         f"packages = code_origin.Copies({str(tree)!r}).packages();"
-        "sys.meta_path.insert(0, import_redirect.pinned(packages, mapping));"
+        "sys.meta_path.insert(0, import_redirect.Pinned(packages, mapping));"
         f"import_redirect.redirect([{str(root)!r}, *sys.path], mapping);"
         "import one, two, three; print(one.__file__, two.__file__, three.__file__)"
     )
