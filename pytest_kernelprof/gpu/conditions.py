@@ -301,9 +301,6 @@ def _now_us() -> int:
     return unix_ns() // 1000
 
 
-LOCK_TIMEOUT_S = 600.0
-
-
 @contextlib.contextmanager
 def alone(
     device: Device,

@@ -547,8 +547,8 @@ _FOLDER = "kernelprof-locks"
 
 def gpu_lock(
     device: Device, timeout_s: float, who: str = ""
-) -> contextlib.AbstractContextManager[GpuLock | None]:
-    """Have the GPU alone; nothing on the CPU.
+) -> contextlib.AbstractContextManager[GpuLock]:
+    """Have the GPU alone.
 
     Only timed rounds need that, counts do not. They are locks of the operating system on files, so
     a holder that dies frees them, and a process that has the GPU may ask for it again. What it
@@ -562,8 +562,6 @@ def gpu_lock(
         NotFree: the time is up, with who holds the lock.
         GpuBusy: it cannot be made, with the remedy.
     """
-    if device.kind != "cuda":
-        return contextlib.nullcontext()
     return lock_by_uuid(inventory.gpu_uuid(device.index), timeout_s, who, device.name)
 
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import msgspec
 
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
-from pytest_kernelprof.gpu.conditions import LOCK_TIMEOUT_S
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.records.recording import DeviceKind
@@ -22,6 +21,7 @@ EXACT_ROUNDS = 2
 PROVING_ROUNDS = 3
 """Replays of a CUDA graph that must have equal numbers of children. More rounds are timed."""
 TIMED_ROUNDS = 12
+LOCK_TIMEOUT_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

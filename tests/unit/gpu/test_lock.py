@@ -21,8 +21,7 @@ import pytest
 
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
 from pytest_kernelprof.gpu import usage_lock
-from pytest_kernelprof.gpu.inventory import Device
-from pytest_kernelprof.gpu.usage_lock import gpu_lock, lock_by_uuid
+from pytest_kernelprof.gpu.usage_lock import lock_by_uuid
 
 UUID = "c9d0e785-39da-0bdc-778f-5f6a330f7f55"
 
@@ -313,11 +312,6 @@ def test_a_lock_that_is_a_folder_is_an_error_with_the_remedy(folder: Path) -> No
     (folder / f"{UUID}.lock").mkdir(parents=True)
     with pytest.raises(GpuBusy, match=r"cannot be created: .*chmod 1777 .*kernelprof-locks\)"):
         lock_by_uuid(UUID, 0.1).__enter__()
-
-
-def test_the_cpu_has_no_lock(folder: Path) -> None:
-    with gpu_lock(Device("cpu", 0, "CPU", "", 0, {}), 0.1):
-        assert not folder.exists()
 
 
 def test_a_forked_child_does_not_believe_that_it_holds_the_lock() -> None:

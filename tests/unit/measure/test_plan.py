@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.gpu.conditions import LOCK_TIMEOUT_S
-from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, plan_of
+from pytest_kernelprof.measure.policy import EVERYTHING, LOCK_TIMEOUT_S, Needs, Plan, plan_of
 
 
 @pytest.mark.parametrize(
