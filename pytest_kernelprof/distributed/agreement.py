@@ -351,8 +351,8 @@ _LEFT_ALONE = re.compile(
 )
 
 _calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
-_met: dict[int, rendezvous.Process] = {}
-_met_in: list[weakref.ref[Any]] = []
+# By the default group, which may be made again, perhaps of other processes.
+_met: weakref.WeakKeyDictionary[Any, dict[int, rendezvous.Process]] = weakref.WeakKeyDictionary()
 _left_run: list[int] = []
 
 
@@ -466,12 +466,10 @@ class _Together(Agreement):
     def __init__(self, world: World, call: rendezvous.Call, limit_s: float):
         self.rank = self._number = world.rank
         self._ranks = call.ranks
-        if not _met_in or _met_in[0]() is not world.group:
-            _met.clear()  # groups were made again, perhaps of other processes
-            _met_in[:] = [weakref.ref(world.group)]
+        known = _met.setdefault(world.group, {})
         own = rendezvous.Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
         self.meeting = rendezvous.Meeting(
-            world.store, call, world.rank, myself=own, lives=_lives, limit_s=limit_s, known=_met
+            world.store, call, world.rank, myself=own, lives=_lives, limit_s=limit_s, known=known
         )
 
     def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
