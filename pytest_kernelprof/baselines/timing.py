@@ -150,13 +150,12 @@ class Timed:
 
     Attributes:
         another_work: how the baseline's work differs; empty if it does not.
-        baseline_kernels_us, current_kernels_us: what each kernel takes, in launch order.
+        kernels_us: what each kernel of a side takes, in launch order.
     """
 
     paired: Paired
     another_work: str = ""
-    baseline_kernels_us: tuple[float, ...] = ()
-    current_kernels_us: tuple[float, ...] = ()
+    kernels_us: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def not_timed(why: str) -> Paired:
@@ -204,11 +203,8 @@ def time_call(
                 paired = replace(paired, why=f"no more pairs could be measured: {error}")
             else:
                 paired = _confirmed([taken, *more], margin, paired)
-    return Timed(
-        paired,
-        baseline_kernels_us=taken.sampled["baseline"].kernels_us,
-        current_kernels_us=taken.sampled["current"].kernels_us,
-    )
+    kernels_us = {side: one.kernels_us for side, one in taken.sampled.items()}
+    return Timed(paired, kernels_us=kernels_us)
 
 
 def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:

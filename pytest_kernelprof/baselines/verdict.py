@@ -246,8 +246,8 @@ def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[Kern
     """The diff with the times of the kernels, and the times judged by how the kernels were
     launched."""
     paired = timed.paired
-    baseline = _taking(baseline, timed.baseline_kernels_us)
-    current = _taking(current, timed.current_kernels_us)
+    baseline = _taking(baseline, timed.kernels_us.get("baseline", ()))
+    current = _taking(current, timed.kernels_us.get("current", ()))
     diff = diff_profiles(baseline, current, noticed=(paired.margin, _NOTICED_US))
     if diff.of("reconfigured"):
         paired = unless_reconfigured(paired)

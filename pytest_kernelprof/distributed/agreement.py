@@ -202,16 +202,14 @@ class Watchdog:
     """Watches the thread that has made it, as long as it is entered.
 
     Args:
+        meeting: its limit is how long this process may wait for the device, too, whose kernels may
+            wait for another rank.
         break_off: makes collectives end in which this process waits.
-        limit_s: how long it may wait for the device, whose kernels may wait for another rank.
     """
 
-    def __init__(
-        self, meeting: rendezvous.Meeting, break_off: Callable[[], None], limit_s: float
-    ) -> None:
+    def __init__(self, meeting: rendezvous.Meeting, break_off: Callable[[], None]) -> None:
         self._meeting = meeting
         self._break_off = break_off
-        self._limit_s = limit_s
         self._measures = Real.this_thread()
         self._waits_since: tuple[float, float] | None = None
         self._ended = threading.Event()
@@ -225,7 +223,7 @@ class Watchdog:
         self._ended.set()
 
     def _watch(self) -> None:
-        while not self._ended.wait(min(_WATCH_S, self._limit_s)):
+        while not self._ended.wait(min(_WATCH_S, self._meeting.limit_s)):
             # The store may be gone, which the thread that measures will say.
             with contextlib.suppress(Exception):
                 if self._is_left() or self._waits_too_long():
@@ -250,7 +248,7 @@ class Watchdog:
             return False
         if self._waits_since is None or self._waits_since[0] != inside:
             self._waits_since = inside, now
-        if now - self._waits_since[1] < self._limit_s:
+        if now - self._waits_since[1] < self._meeting.limit_s:
             return False
         self._meeting.stuck()
         return True
@@ -446,7 +444,7 @@ def agreeing(
     together = _Together(
         all_ranks, rendezvous.Call(test, ranks, _calls[test, ranks], call), limit_s
     )
-    watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")), limit_s)
+    watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")))
     with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
         try:
             missing = rendezvous.first_missing(test, ranks)

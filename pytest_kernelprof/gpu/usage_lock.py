@@ -201,18 +201,6 @@ class GpuLock(OtherProcesses):
         if not self._taken and self._process == Real.getpid():
             self._give_back()
 
-    def join(self, timeout_s: float, who: str) -> None:
-        """Share it; may be asked for again, and is left as often. Who cannot goes on as well."""
-
-    def leave(self) -> None:
-        """The code has run, and the device is done."""
-
-    def stop(self) -> None:
-        """Give up what is held while a debugger has the process."""
-
-    def go_on(self, timeout_s: float, who: str) -> None:
-        """Have it back."""
-
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout
 
@@ -270,26 +258,28 @@ class SharedGpuLock(GpuLock):
         self._timeout_s = 0.0
 
     def join(self, timeout_s: float, who: str) -> None:
-        """Share it, or go on without where there are no files or no locks."""
+        """Share it, or go on without where there are no files or no locks; may be asked for again,
+        and is left as often."""
         self._joined += 1
         if self._joined == 1 and not self._taken:
             self._say_and_start(timeout_s, who)
 
     def leave(self) -> None:
-        """Come to rest."""
+        """The code has run, and the device is done: come to rest."""
         self._joined -= 1
         if not self._joined and self.shares:
             self._rest()
 
     def stop(self) -> None:
-        """Come to rest, or time no more."""
+        """Come to rest, or time no more, while a debugger has the process."""
         if self._alone:
             self._leave_alone()
         elif self.shares:
             self._rest()
 
     def go_on(self, timeout_s: float, who: str) -> None:
-        """What cannot be had back in time is gone; ``lost`` says so where it was held alone."""
+        """Have it back. What cannot be had back in time is gone; ``lost`` says so where it was held
+        alone."""
         if self._taken and not self._under_owner:
             with contextlib.suppress(OSError):
                 if not self._enter(now_s() + timeout_s, who):
@@ -621,7 +611,7 @@ class _Stretch:
     who: str
     timeout_s: float
     process: int = field(default_factory=Real.getpid)
-    locks: dict[int, GpuLock] = field(default_factory=dict)
+    locks: dict[int, SharedGpuLock] = field(default_factory=dict)
 
 
 _stretches: list[_Stretch] = []
@@ -701,7 +691,7 @@ def finish_work() -> None:
             inventory.synchronize_in_use()
 
 
-def _shared_locks() -> list[GpuLock]:
+def _shared_locks() -> list[SharedGpuLock]:
     ours = [one for one in _stretches if one.process == Real.getpid()]
     return list({id(lock): lock for one in ours for lock in one.locks.values()}.values())
 
@@ -711,8 +701,9 @@ def _share(stretch: _Stretch, index: int) -> None:
         return
     with contextlib.suppress(GpuBusy, RuntimeError):  # no lock, no CUDA: its code runs all the same
         lock = lock_of(inventory.gpu_uuid(index))
-        lock.join(stretch.timeout_s, stretch.who)
-        stretch.locks[index] = lock
+        if isinstance(lock, SharedGpuLock):
+            lock.join(stretch.timeout_s, stretch.who)
+            stretch.locks[index] = lock
 
 
 def _cuda_is_up() -> bool:

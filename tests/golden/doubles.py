@@ -261,11 +261,7 @@ def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:
     ]
     found = intervals.decide(taken, intervals.margin_for(old_us))
     timing = replace(found, change=found.change or "undecided")
-    return Timed(
-        timing,
-        baseline_kernels_us=tuple(one.duration_us for one in old.kernels),
-        current_kernels_us=tuple(
-            one.duration_us * (found.ratio if len(old.kernels) == len(new.kernels) else 1.0)
-            for one in new.kernels
-        ),
-    )
+    scale = found.ratio if len(old.kernels) == len(new.kernels) else 1.0
+    before = tuple(one.duration_us for one in old.kernels)
+    now = tuple(one.duration_us * scale for one in new.kernels)
+    return Timed(timing, kernels_us={"baseline": before, "current": now})

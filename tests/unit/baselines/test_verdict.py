@@ -330,7 +330,7 @@ def timed(call: Timed, new: Profile | None = None, old: Profile | None = None) -
 
 def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     us = tuple(one.duration_us for one in MLP)
-    call = Timed(paired("worse"), "", us, (*us[:-1], us[-1] * 1.3))
+    call = Timed(paired("worse"), kernels_us={"baseline": us, "current": (*us[:-1], us[-1] * 1.3)})
     told = timed(call)
     assert told.change == "worse"
     lines = worse_message("", [held_to(profile(MLP), told)], NAME).splitlines()
@@ -349,7 +349,9 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
 
 def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> None:
     us = tuple(one.duration_us for one in MLP)
-    told = timed(Timed(paired("worse"), "", us, (*us[:-1], us[-1] * 1.3)))
+    told = timed(
+        Timed(paired("worse"), kernels_us={"baseline": us, "current": (*us[:-1], us[-1] * 1.3)})
+    )
     over = profile(MLP)
     over = replace(over, verdicts=evaluate(over, [parse_keyword("max_kernels", 4)]))
     lines = [line.split() for line in worse_message("", [held_to(over, told)], NAME).splitlines()]

@@ -406,7 +406,7 @@ def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lo
     here.inside_since = 0.0
     if lost:
         ranks.at(1).lose(LostRank(1, "raised ValueError"))
-    with Watchdog(here, broken.set, 0.3):
+    with Watchdog(here, broken.set):
         inside()
         return broken.wait(0.5)
 
