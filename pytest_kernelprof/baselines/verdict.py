@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta, Paired
     from pytest_kernelprof.records.profile import Profile
 
+    Profiles = Sequence[Profile]
+
 _NOTICED_US = 0.1
 """By at least so much a kernel is reported as slower, after many rounds in turn."""
 # A snapshot keeps these metrics by direction.
@@ -31,7 +33,7 @@ _SUMS = {total: [f"{total}_{one}" for one in DIRECTIONS] for total in ("memcpys"
 
 
 def judge(
-    current: Sequence[Profile],
+    current: Profiles,
     answer: Done | str,
     timed: Mapping[str, Timed] = MappingProxyType({}),
 ) -> tuple[ProfileComparison, ...]:
@@ -71,7 +73,7 @@ def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool)
     return ""
 
 
-def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileComparison, ...]:
+def not_compared(current: Profiles, why: str) -> tuple[ProfileComparison, ...]:
     """The profiles of a test that cannot be compared, for a reason in words."""
     return tuple(
         ProfileComparison(source="revision", label=one.label, change="not compared", reason=why)
@@ -79,7 +81,7 @@ def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileCompariso
     )
 
 
-def _why_not_compared(current: Sequence[Profile], baseline: Sequence[Profile], answer: Done) -> str:
+def _why_not_compared(current: Profiles, baseline: Profiles, answer: Done) -> str:
     """Why no profile of a test can be compared; empty if they can."""
     if cannot := answer.failure or (answer.skipped and f"skipped: {answer.skipped}"):
         return f"the baseline cannot run it: {cannot}"
@@ -95,7 +97,7 @@ def _why_not_compared(current: Sequence[Profile], baseline: Sequence[Profile], a
 
 
 def _judged(
-    current: Sequence[Profile], baseline: Sequence[Profile], timed: Mapping[str, Timed]
+    current: Profiles, baseline: Profiles, timed: Mapping[str, Timed]
 ) -> tuple[ProfileComparison, ...]:
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
@@ -105,9 +107,7 @@ def _judged(
     return tuple(_compare(old, new, call, other) for old, new, call in calls)
 
 
-def _notes(
-    current: Sequence[Profile], baseline: Sequence[Profile], answer: Done
-) -> tuple[str, ...]:
+def _notes(current: Profiles, baseline: Profiles, answer: Done) -> tuple[str, ...]:
     """What else a reader needs to know."""
     notes = []
     for old, new in zip(baseline[:1], current[:1], strict=False):
@@ -137,7 +137,7 @@ def _forbids_times(other: Sequence[Difference]) -> bool:
     return any(one.what != "python" for one in other)
 
 
-def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> str:
+def _another_work(current: Profiles, baseline: Profiles) -> str:
     """How the work of two sides differs; empty if it does not."""
     labels, known = (Counter(one.label for one in side) for side in (current, baseline))
     if len(current) != len(baseline):
@@ -154,9 +154,7 @@ def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> st
     return ""
 
 
-def _pairs(
-    current: Sequence[Profile], baseline: Sequence[Profile]
-) -> list[tuple[Profile, Profile]]:
+def _pairs(current: Profiles, baseline: Profiles) -> list[tuple[Profile, Profile]]:
     """Baseline and current profiles by label; those of one label in their order."""
     waiting: dict[str, list[Profile]] = {}
     for profile in baseline:

@@ -396,15 +396,14 @@ def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
         if world is None:
             return ()
         name, store, deadline = rendezvous.name_of_test(test), world.store, now_s() + limit_s
+        group = rendezvous.note_key(name, "group")
         others = [one for one in range(world.size) if one != world.rank]
         waited_for = [one for one in others if rendezvous.first_missing(name, [one]) is None]
         store.set(rendezvous.note_key(name, "none", world.rank), "")
         while now_s() < deadline:
             all_through = all(_makes_no_call(store, name, one) for one in waited_for)
-            if store.check([rendezvous.note_key(name, "group")]):
-                ranks = tuple(
-                    map(int, store.get(rendezvous.note_key(name, "group")).decode().split(","))
-                )
+            if store.check([group]):
+                ranks = tuple(map(int, store.get(group).decode().split(",")))
                 return () if world.rank in ranks else ranks
             if all_through:
                 break

@@ -307,10 +307,8 @@ class Meeting:
 
     def look(self) -> LostRank | None:
         """The rank for which it makes no sense to wait, if there is one by now."""
-        if self.lost is None:
-            self.lost = self._said_lost() or self._gone()
-            if self.lost is not None:
-                self.lose(self.lost)
+        if self.lost is None and (lost := self._said_lost() or self._gone()):
+            self.lose(lost)
         return self.lost
 
     def lose(self, lost: LostRank) -> LostRank:
