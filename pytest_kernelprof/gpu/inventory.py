@@ -339,10 +339,8 @@ def _mkldnn(torch: Any) -> dict[str, str]:
 @functools.cache
 def _versions(torch: Any) -> dict[str, str]:
     versions = {"torch": str(torch.__version__), "python": platform.python_version()}
-    if torch.version.cuda:
-        versions["cuda"] = torch.version.cuda
-    if torch.version.hip:
-        versions["hip"] = torch.version.hip
+    of_torch = {name: getattr(torch.version, name) for name in ("cuda", "hip")}
+    versions |= {name: version for name, version in of_torch.items() if version}
     triton = sys.modules.get("triton")
     with contextlib.suppress(metadata.PackageNotFoundError):
         versions["triton"] = getattr(triton, "__version__", "") or metadata.version("triton")
