@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from pytest_kernelprof.records.recording import Roofline
 from pytest_kernelprof.trace.correlation import ancestors
 
@@ -122,17 +124,8 @@ def _matmul(inputs: Inputs) -> Amount:
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     if left[-1] != right[-2]:
         raise ValueError
-    out = math.prod(_broadcast([left[:-2], right[:-2]])) * left[-2] * right[-1]
+    out = math.prod(np.broadcast_shapes(left[:-2], right[:-2])) * left[-2] * right[-1]
     return _sums(a, b, out, left[-1])
-
-
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max(len(shape) for shape in shapes)
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
-    if any(len(size) > 1 for size in sizes):
-        raise ValueError
-    return tuple(size.pop() if size else 1 for size in sizes)
 
 
 def _numbers(one: Input, count: int) -> tuple[int, ...]:
@@ -194,7 +187,7 @@ def _pointwise(operands: int, *, out_size: int | None = None) -> Callable[[Input
 
     def amount(inputs: Inputs) -> Amount:
         read = _tensors(inputs[:operands])
-        out = math.prod(_broadcast([one.shape for one in read]))
+        out = math.prod(np.broadcast_shapes(*(one.shape for one in read)))
         size = out_size or max(_size(one) for one in read)
         return Amount(out, sum(_read(one) for one in read) + out * size, read[0].dtype)
 
@@ -425,14 +418,17 @@ def roofline_of(found: Sequence[Rate], busy_us: float, peaks: Peaks | None) -> R
         return Roofline(None, "the peaks of this GPU are not in the table")
     for roof in ("compute", "memory"):
         of_roof = [rate for rate in found if rate.roof == roof]
-        share = sum(rate.duration_us for rate in of_roof) / busy_us if busy_us > 0 else 0.0
+        share = _share(of_roof, busy_us)
         if share > _MOST:
             return Roofline(roof, f"{_words(roof, of_roof)} in {share:.0%} of the GPU time")
-    known = sum(rate.duration_us for rate in found) / busy_us if busy_us > 0 else 0.0
+    known = _share(found, busy_us)
     return Roofline(
-        None,
-        f"neither roof is near in most of the GPU time (work known for {known:.0%} of it)",
+        None, f"neither roof is near in most of the GPU time (work known for {known:.0%} of it)"
     )
+
+
+def _share(found: Sequence[Rate], busy_us: float) -> float:
+    return sum(rate.duration_us for rate in found) / busy_us if busy_us > 0 else 0.0
 
 
 def _words(roof: Roof, found: Sequence[Rate]) -> str:

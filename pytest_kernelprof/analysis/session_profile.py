@@ -241,18 +241,12 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     rows = round_events.counted_rows(reading)
     count = metric_values.metric_of("kernels", list(map(len, rows)), counted)
     problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
-    integrity = Integrity(
-        problems,
-        cold=cold_signs(reading),
-        clock=check_clock(reading),
-        forks=reading.trace.recording.forks,
-    )
     return _facts(
         reading,
         rows,
         Profile(
             environment=_environment(reading),
-            integrity=integrity,
+            integrity=Integrity(problems),
             metrics={"kernels": count, "would_wait": would_wait},
             waits=round_events.reads_as_waits(reading, read),
             gaps=Gaps((), metric_values.NOT_ON_THE_CPU),
@@ -280,6 +274,12 @@ def _facts(
     profile = structs.replace(
         profile,
         rounds=reading.rounds,
+        integrity=structs.replace(
+            profile.integrity,
+            cold=cold_signs(reading),
+            clock=check_clock(reading),
+            forks=trace.recording.forks,
+        ),
         kernels=round_events.kernels_of(reading, rows[fullest]),
         variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )

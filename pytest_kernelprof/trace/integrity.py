@@ -269,11 +269,6 @@ def check_integrity(reading: Reading) -> Integrity:
         leaked=int(reading.leaked.sum()),
         graph_replays=replays,
         clock_skew=_has_clock_skew(reading),
-        cold=cold_signs(reading),
-        settled=trace.recording.settled,
-        retakes=trace.recording.retakes,
-        clock=check_clock(reading),
-        forks=trace.recording.forks,
     )
 
 

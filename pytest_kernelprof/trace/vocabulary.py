@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,10 +58,7 @@ def table_of(category: str) -> str:
 
     Other back ends name their calls after themselves: xpu_runtime, mtia_runtime, ...
     """
-    known = _TABLES.get(category)
-    if known is None:
-        known = "call" if _CALLS_OF.match(category) else ""
-    return known
+    return _TABLES.get(category) or ("call" if _CALLS_OF.match(category) else "")
 
 
 def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
@@ -160,9 +158,7 @@ INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
 
 def tally(names: Iterable[str]) -> str:
     """The first names, each with how often it is there."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(names)
     shown = [f"{name} x{n}" for name, n in list(counts.items())[:3]]
     return ", ".join(shown) + (", ..." if len(counts) > 3 else "")
 
