@@ -10,7 +10,7 @@ from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
-from pytest_kernelprof.records.profile import Metric, Place, Profile, Reason, Status, Verdict
+from pytest_kernelprof.records.profile import Metric, Profile, Reason, Status, Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 
 STATUS_OF: Mapping[comparison.Change, Status] = {
@@ -111,22 +111,16 @@ def verdict_of(
     profile: Profile,
     status: Status,
     why: str = "",
-    *,
     reason: Reason = "",
-    place: Place | None = None,
 ) -> Verdict:
-    """The verdict of a profile by its baseline.
-
-    Args:
-        place: where the profile was asked for; None: as the profile has it.
-    """
+    """The verdict of a profile by its baseline."""
     return Verdict(
         limit=comparison.LIMIT_OF[found.source],
         outcome=status,
         reason=reason,
         why=why,
         device=profile.environment.kind,
-        place=place or profile.place,
+        place=profile.place,
         comparison=found,
         ranks=() if found.rank is None else (found.rank,),
     )

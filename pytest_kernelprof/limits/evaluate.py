@@ -97,11 +97,9 @@ def _tax(metric: Metric) -> float:
 _NOT_ON_CPU = "not applicable on the CPU"
 
 
-def evaluate(
-    profile: Profile, limits: Iterable[Limit], place: Place | None = None
-) -> tuple[Verdict, ...]:
+def evaluate(profile: Profile, limits: Iterable[Limit]) -> tuple[Verdict, ...]:
     """Return a verdict for each limit, in order; for a call on several ranks, their worst."""
-    return tuple(_on_every_rank(profile, limit, place) for limit in limits)
+    return tuple(_on_every_rank(profile, limit) for limit in limits)
 
 
 def if_names_exist(
@@ -176,13 +174,13 @@ def evaluate_comparison(
     )
 
 
-def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
+def _on_every_rank(profile: Profile, limit: Limit) -> Verdict:
     if not profile.other_ranks:
-        return _evaluate(profile, limit, place)
-    judged = [(one.rank or 0, _evaluate(one, limit, place)) for one in profile.ranks]
+        return _evaluate(profile, limit)
+    judged = [(one.rank or 0, _evaluate(one, limit)) for one in profile.ranks]
     rank, worst = min(judged, key=lambda one: _badness(one[1]))
     alike = (other for other, one in judged if one.outcome == worst.outcome and other != rank)
-    return replace(worst, ranks=(rank, *alike))
+    return replace(worst, ranks=(rank, *alike), place=profile.place)
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:
@@ -190,8 +188,8 @@ def _badness(verdict: Verdict) -> tuple[int, float]:
     return STATUSES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
 
 
-def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
-    asked = _asked(profile, limit, place)
+def _evaluate(profile: Profile, limit: Limit) -> Verdict:
+    asked = _asked(profile, limit)
     if profile.environment.kind == "cpu" and not limit.on_cpu:
         return replace(asked, outcome="not judged", why=_NOT_ON_CPU)
     if limit.patterns or not limit.metric:
@@ -209,7 +207,7 @@ def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
     return found
 
 
-def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
+def _asked(profile: Profile, limit: Limit) -> Verdict:
     """Return what is known about a verdict before the value is judged."""
     return Verdict(
         limit=limit.name,
@@ -221,7 +219,7 @@ def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
         allowed=limit.bound if limit.metric and not limit.relative else None,
         share=limit.bound if limit.relative else None,
         patterns=limit.patterns,
-        place=place,
+        place=profile.place,
     )
 
 

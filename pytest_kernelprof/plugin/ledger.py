@@ -17,7 +17,7 @@ from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.profiler.operators import registered_operators
 from pytest_kernelprof.profiler.torch_profiler import thread_words
 from pytest_kernelprof.records.document import Comparison, Test
-from pytest_kernelprof.records.profile import Place, Profile, Timeline, Verdict
+from pytest_kernelprof.records.profile import Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.summary import wording
 
@@ -243,36 +243,33 @@ class Ledger:
     def keep(
         self,
         measurement: Measurement,
-        own: dict[Key, Limit] | None = None,
-        place: Place | None = None,
+        request: Request,
         timeline: Timeline | None = None,
         trace: str = "",
     ) -> api.Profile:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
-        limits = self._limits_with(own or {})
-        record = measurement.profile
-        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
-        is_over = any(one.outcome == "failed" for one in (*verdicts, *kept))
-        record = with_lines_if(self._lines or is_over, measurement)
-        if record is not measurement.profile:
-            kept = self._by_baselines(record, place)
-        verdicts = (*verdicts, *kept)
-        is_attributed = record is not measurement.profile
-        record = replace(record, verdicts=verdicts, place=place, timeline=timeline, trace=trace)
-        if is_attributed and record.other_ranks:
+        limits = self._limits_with(request.own)
+        record = replace(measurement.profile, place=request.place)
+        verdicts = (*_evaluated(record, limits), *self._by_baselines(record))
+        is_over = any(one.outcome == "failed" for one in verdicts)
+        lined = with_lines_if(self._lines or is_over, measurement)
+        if lined is not measurement.profile:
+            record = replace(lined, place=request.place)
+            verdicts = (*verdicts[: len(limits)], *self._by_baselines(record))
+        record = replace(record, verdicts=verdicts, timeline=timeline, trace=trace)
+        if lined is not measurement.profile and record.other_ranks:
             record = with_blamed_timeline(record, measurement)
-        entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
+        entry = _Entry(record, limits, request.own, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
-    def keep_record(self, record: Profile, place: Place) -> None:
+    def keep_record(self, record: Profile, request: Request) -> None:
         """Judge what another process has measured for this test, and keep it."""
-        limits = self._limits_with({})
         if self._entries:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
-        verdicts, kept = _evaluated(record, limits, place), self._by_baselines(record, place)
-        record = replace(record, verdicts=(*verdicts, *kept), place=place)
-        self._kept(_Entry(record, limits, {}))
+        record, limits = replace(record, place=request.place), self.limits
+        verdicts = (*_evaluated(record, limits), *self._by_baselines(record))
+        self._kept(_Entry(replace(record, verdicts=verdicts), limits, {}))
 
     def _kept(self, entry: _Entry) -> _Entry:
         for one in self._baselines:
@@ -404,6 +401,10 @@ class Ledger:
         marked = {limit.key: limit for limit in self.marks.limits}
         return tuple({**marked, **self._set, **own}.values())
 
+    def _by_baselines(self, record: Profile) -> Iterator[Verdict]:
+        """By the snapshot, and by the earlier run."""
+        return (made for one in self._baselines for made in one.verdicts(record))
+
     def _judged(self, entry: _Entry) -> Profile:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
         limits = self._limits_with(entry.own)
@@ -414,10 +415,6 @@ class Ledger:
             verdicts += made[len(entry.limits) :]  # by the baselines
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
-
-    def _by_baselines(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
-        """By the snapshot, and by the earlier run."""
-        return tuple(made for one in self._baselines for made in one.verdicts(profile, place))
 
 
 def with_lines_if(wanted: bool, measurement: Measurement) -> Profile:
@@ -446,10 +443,8 @@ def with_blamed_timeline(record: Profile, measurement: Measurement) -> Profile:
     return replace(record, other_ranks=tuple(others))
 
 
-def _evaluated(
-    profile: Profile, limits: Iterable[Limit], place: Place | None = None
-) -> tuple[Verdict, ...]:
-    found = evaluate(profile, limits, place)
+def _evaluated(profile: Profile, limits: Iterable[Limit]) -> tuple[Verdict, ...]:
+    found = evaluate(profile, limits)
     return tuple(if_names_exist(one, profile, registered_operators) for one in found)
 
 
@@ -463,7 +458,7 @@ def _late(entry: _Entry, limit: Limit) -> Verdict:
     looks_at_kernels = bool(limit.patterns) or not limit.metric
     if looks_at_kernels and not entry.record.kernels_kept:
         return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
-    return _evaluated(entry.record, [limit], entry.record.place)[0]
+    return _evaluated(entry.record, [limit])[0]
 
 
 def _names(limits: Iterable[Limit]) -> tuple[str, ...]:

@@ -166,12 +166,16 @@ def measure_call(
     request: Request,
     group: object = None,
 ) -> R:
-    """Measure a callable and keep its profile; returns the first call's result.
+    """Measure a callable and keep its profile, or call it once where nothing is measured; returns
+    the first call's result.
 
     Args:
         request: what the test asked for. group: the ranks that make the call together.
     """
     ledger = test.ledger
+    if test.unmeasured:
+        ledger.leave_out(test.unmeasured)
+        return run_plainly(fn, arguments)
     with held_by(request.what), may_be_blind(test):
         with test.agreeing(request.what, group) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
@@ -436,7 +440,7 @@ def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request)
             why = f"{path} cannot be written ({getattr(error, 'strerror', None) or error})"
             test.ledger.unsaved.append(f"--kernelprof-trace-dir: {why}")
             path = ""
-    return test.ledger.keep(measurement, request.own, request.place, timeline, path)
+    return test.ledger.keep(measurement, request, timeline, path)
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

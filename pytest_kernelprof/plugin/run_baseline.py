@@ -24,7 +24,7 @@ from pytest_kernelprof.measure.policy import TIMED_ROUNDS
 from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Place, Profile, Reason, Status, Verdict
+from pytest_kernelprof.records.profile import Profile, Reason, Status, Verdict
 from pytest_kernelprof.summary.verdicts import delta_words
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
@@ -129,14 +129,13 @@ class Baseline:
         self._allowed = allowed
         self._seen: Counter[str] = Counter()
 
-    def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
+    def verdicts(self, profile: Profile) -> tuple[Verdict, ...]:
         """How the test's next profile compares; empty if the earlier run has no profile of its
         place."""
         found = self._compared(profile)
         if found is None:
             return ()
-        status, reason, why = self._judgement(found, profile)
-        return (judge.verdict_of(found, profile, status, why, reason=reason, place=place),)
+        return (judge.verdict_of(found, profile, *self._judgement(found, profile)),)
 
     def note(self, profile: Profile) -> None:
         """Count a profile: the next one is compared with the one after it."""
@@ -167,20 +166,20 @@ class Baseline:
 
     def _judgement(
         self, found: comparison.ProfileComparison, profile: Profile
-    ) -> tuple[Status, Reason, str]:
-        """Status, the reason of "undecided", and why of "incomplete" and "not judged"."""
+    ) -> tuple[Status, str, Reason]:
+        """Status, why of "incomplete" and "not judged", and the reason of "undecided"."""
         status, why = judge.status_of(found, profile)
         if status in ("failed", "incomplete", "not judged"):
-            return status, "", why
+            return status, why, ""
         undecided = [one for one in found.metrics if one.judged and one.change == "undecided"]
         if any(one.spec.kind == "exact" for one in undecided):
-            return "not judged", "", f"{delta_words(found)}, but cold"
+            return "not judged", f"{delta_words(found)}, but cold", ""
         if undecided:
-            return "undecided", _why_undecided(undecided[0], profile), ""
+            return "undecided", "", _why_undecided(undecided[0], profile)
         times = (one for one in self._allowed.values() if METRICS[one.metric].kind == "timed")
         is_disturbed = found.untimed == comparability.DISTURBED and profile.conditions.disturbed
         if is_disturbed and any(one.judged for one in times):
-            return "undecided", "disturbed", ""
+            return "undecided", "", "disturbed"
         return "passed", "", ""
 
 

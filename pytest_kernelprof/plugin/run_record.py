@@ -251,22 +251,10 @@ def attach(
     Args:
         reduced: what of a profile anybody will read.
     """
-    expected = report.skipped and hasattr(report, "wasxfail")
-    row = row_of(test, reduced, expected=expected)
+    is_expected = report.skipped and hasattr(report, "wasxfail")
+    told = map(_expected if is_expected else explained, test.profiles)
+    row = replace(test, profiles=tuple(map(reduced, told)))
     setattr(report, ATTRIBUTE, codec.encode(row).decode())
-
-
-def row_of(
-    test: Test, reduced: Callable[[profile.Profile], profile.Profile], *, expected: bool
-) -> Test:
-    """What the report of a test carries.
-
-    Args:
-        reduced: what is kept of a profile.
-        expected: whether the test was expected to fail, and did.
-    """
-    profiles = map(_expected if expected else explained, test.profiles)
-    return replace(test, profiles=tuple(map(reduced, profiles)))
 
 
 def for_tables(taken: profile.Profile, *, kernels: bool = False) -> profile.Profile:

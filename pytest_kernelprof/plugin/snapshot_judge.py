@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.comparison import comparability, judge
 from pytest_kernelprof.records import comparison
-from pytest_kernelprof.records.profile import STATUSES, Place, Profile, Verdict
+from pytest_kernelprof.records.profile import STATUSES, Profile, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ class SnapshotJudge:
         """Whether the test is profiled for its snapshot, as it would be for a limit."""
         return self.kept is not None or (self._collects and bool(self.entry.elsewhere))
 
-    def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
+    def verdicts(self, profile: Profile) -> tuple[Verdict, ...]:
         """How the test's next profile compares with its snapshot; none without. Of several ranks
         the worst counts."""
         label, number = profile.label, self._seen[profile.label]
@@ -76,8 +76,7 @@ class SnapshotJudge:
             return ()
         ranks = profile.ranks
         made = [
-            self._verdict(self._kept.get((label, number, one.rank), first), one, place)
-            for one in ranks
+            self._verdict(self._kept.get((label, number, one.rank), first), one) for one in ranks
         ]
         worst = min(made, key=_badness)
         if len(ranks) == 1:
@@ -87,15 +86,14 @@ class SnapshotJudge:
             for one, verdict in zip(ranks, made, strict=True)
             if verdict.outcome == worst.outcome and one.rank is not None
         ]
-        return (replace(worst, ranks=tuple(alike)),)
+        return (replace(worst, ranks=tuple(alike), place=profile.place),)
 
-    def _verdict(
-        self, kept: comparison.KeptProfile, profile: Profile, place: Place | None
-    ) -> Verdict:
+    def _verdict(self, kept: comparison.KeptProfile, profile: Profile) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"
         found = replace(snapshots.compare(kept, self._made, profile), test=test)
-        status, why = judge.status_of(found, profile, strict=self._strict)
-        return judge.verdict_of(found, profile, status, why, place=place)
+        return judge.verdict_of(
+            found, profile, *judge.status_of(found, profile, strict=self._strict)
+        )
 
     def note(self, profile: Profile) -> None:
         """Take note of the test's next profile, with its verdicts."""

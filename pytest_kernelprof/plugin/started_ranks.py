@@ -77,10 +77,10 @@ class Ranks:
             for rank, one in enumerate(ended):
                 for record in (codec.decode(data, Profile) for data in one.profiles):
                     if record.rank in (None, record.ranks[0].rank):  # it has the others in it
-                        test.ledger.keep_record(record, request.place or test.place)
+                        test.ledger.keep_record(record, request)
                 test.ledger.unsaved += one.unsaved
-                for request in one.unfinished:  # only the rank knows of it
-                    test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
+                for left in one.unfinished:  # only the rank knows of it
+                    test.ledger.ask(replace(left, what=f"{left.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:
@@ -303,9 +303,5 @@ def _measured(
     request = Request(called, remedy="catch expected exceptions inside the callable")
     with test.ledger.asking(request):
         api.refuse_no_callable(fn)
-        if test.unmeasured:
-            test.ledger.leave_out(test.unmeasured)
-            measuring.run_plainly(fn, given[0])
-        else:
-            measuring.measure_call(test, plan, fn, given[0], request, given[1])
+        measuring.measure_call(test, plan, fn, given[0], request, given[1])
     return test.ledger.last or measuring.nothing_to_look_at(test, "profile")

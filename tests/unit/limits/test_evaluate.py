@@ -98,7 +98,8 @@ def test_a_limit_on_a_direction_is_told_with_it() -> None:
 
 def test_each_verdict_names_the_place_that_it_is_given() -> None:
     place = Place("tests/test_mlp.py", 31)
-    assert evaluate(FULL, [parse_limit("max_kernels", (9,), {})], place)[0].place == place
+    placed = replace(FULL, place=place)
+    assert evaluate(placed, [parse_limit("max_kernels", (9,), {})])[0].place == place
 
 
 # Times.

@@ -21,6 +21,8 @@ from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.records.profile import Place, Profile, Timeline
 from pytest_kernelprof.records.recording import Recording
 
+CALL = Request("kernel_profile")
+
 
 def limits(**given: Any) -> tuple[Limit, ...]:
     return tuple(parse_keyword(name, value) for name, value in given.items())
@@ -41,7 +43,7 @@ def test_of_very_many_kernels_those_of_the_newest_profiles_are_kept(tmp_path: Pa
     many = (kernel("k", "aten::add"),) * (MOST_KERNELS // 2 + 1)
     book = ledger()
     for _ in range(3):
-        book.keep(measured(tmp_path, profile(many)))
+        book.keep(measured(tmp_path, profile(many)), CALL)
     old, older, newest = book.profiles
     assert len(newest.kernels) == len(many)
     assert old.kernel_count == older.kernel_count == len(many)
@@ -55,7 +57,7 @@ def test_kernels_of_other_ranks_go_with_their_profile(tmp_path: Path) -> None:
     both = replace(many, rank=0, other_ranks=(replace(many, rank=1),))
     book = ledger()
     for _ in range(3):
-        book.keep(measured(tmp_path, both))
+        book.keep(measured(tmp_path, both), CALL)
     ranks = [one.record.ranks for one in book.profiles]
     assert [[len(one.kernels) for one in pair] for pair in ranks[:2]] == [[0, 0]] * 2
     assert not any(one.kernels_kept for one in ranks[0])
@@ -119,7 +121,7 @@ def test_the_rank_that_breaks_a_limit_sends_its_timeline(
         agreement=agreement,
         timeline=lambda: own,
     )
-    kept = ledger(max_kernels=1).keep(found, timeline=own if keeps else None).record
+    kept = ledger(max_kernels=1).keep(found, CALL, own if keeps else None).record
     assert agreement.own == (Timeline() if blamed else own)  # only one rank sends its own
     timelines = [own, other if blamed else None] if keeps else [None, None]
     assert [one.timeline for one in kept.ranks] == timelines
@@ -129,7 +131,7 @@ def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None
     many = ("aten::add",) * (MOST_KERNELS // 2 + 1)
     book = ledger()
     for _ in range(3):
-        book.keep(measured(tmp_path, profile((kernel("k"),))), timeline=Timeline(name=many))
+        book.keep(measured(tmp_path, profile((kernel("k"),))), CALL, Timeline(name=many))
     (*old, _), newest = [one.record.timeline for one in book.profiles], book.profiles[-1]
     assert old[0] is None
     assert newest.record.timeline == Timeline(name=many)
@@ -137,14 +139,14 @@ def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None
 
 def test_the_newest_profile_is_whole_however_large(tmp_path: Path) -> None:
     book = ledger()
-    kept = book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS + 1))))
+    kept = book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS + 1))), CALL)
     assert len(kept.kernels) == MOST_KERNELS + 1
 
 
 def test_of_very_many_traces_the_newest_are_kept(tmp_path: Path) -> None:
     book = ledger()
     for _ in range(MOST_TRACES + 1):
-        book.keep(measured(tmp_path, mlp()))
+        book.keep(measured(tmp_path, mlp()), CALL)
     first, *others = book.profiles
     with pytest.raises(IncompleteProfile, match="trace of this profile was deleted"):
         first.save_trace(tmp_path / "saved.json")
@@ -156,7 +158,7 @@ def test_of_very_many_traces_the_newest_are_kept(tmp_path: Path) -> None:
 def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path) -> None:
     book = ledger()
     for _ in range(3):
-        book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
+        book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))), CALL)
     book.set_limit(parse_limit("forbid_kernels", ("k",), {}))
     outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
     assert outcomes == ["incomplete", "incomplete", "failed"]
@@ -165,7 +167,7 @@ def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path
 def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> None:
     book = ledger()
     for _ in range(3):
-        book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
+        book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))), CALL)
     book.set_limit(parse_limit("expect_kernels", (), {}))
     outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
     assert outcomes == ["incomplete", "incomplete", "failed"]
@@ -173,7 +175,7 @@ def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> N
 
 def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     book.set_limit(parse_keyword("max_kernels", 4))
     (one,) = book.records().profiles
     assert [(v.limit, v.outcome) for v in one.verdicts] == [("max_kernels", "failed")]
@@ -182,23 +184,23 @@ def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -
 def test_a_limit_of_its_own_replaces_that_of_the_test_for_one_profile(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     (own,) = limits(max_kernels=5)
-    book.keep(measured(tmp_path, mlp()), {own.key: own})
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), Request("a region", own={own.key: own}))
+    book.keep(measured(tmp_path, mlp()), CALL)
     outcomes = [one.outcome for one in book.records().profiles]
     assert outcomes == ["passed", "failed"]
 
 
 def test_what_was_concluded_is_not_concluded_again(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     assert len(book.records().profiles) == 1
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     assert len(book.records().profiles) == 1
 
 
 def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
-    book.keep(measured(tmp_path, mlp()), place=Place("tests/test_mlp.py", 31))
+    book.keep(measured(tmp_path, mlp()), Request("a call", place=Place("tests/test_mlp.py", 31)))
     conclusion = conclude(book.records(), "t.py::test_it")
     assert "at test_mlp.py:31" in str(conclusion.raises)
 
@@ -207,14 +209,14 @@ def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> 
     book = ledger()
     book.set_limit(parse_keyword("max_kernels", 5))
     book.marks = Marks(limits=limits(max_kernels=1, max_launches=5))
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["passed", "passed"]
 
 
 def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Path) -> None:
     book = ledger(max_kernels=5)
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     book.marks = Marks(limits=limits(max_kernels=4))
     (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["failed"]
@@ -238,7 +240,7 @@ def asked_and_raised(book: Ledger, error: type[BaseException], **more: Any) -> N
 
 def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     (own,) = limits(max_syncs=0)
     asked_and_raised(book, KeyError, own={own.key: own})
     assert str(conclude(book.records(), "t.py::test_it").raises) == (
@@ -260,7 +262,7 @@ def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
 
 def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
-    book.keep(measured(tmp_path, mlp()))
+    book.keep(measured(tmp_path, mlp()), CALL)
     assert conclude(book.records(), "t.py::test_it") == Conclusion()
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded

@@ -16,6 +16,7 @@ from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.records.document import Test
 
 X = torch.ones(4)
@@ -51,7 +52,7 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     _, measurement = measure(two_operators, plan_of("cpu", Needs()))
     assert calls == {"read_trace": 1, "reading_of": 1}
     kept = Ledger(Marks(limits=(parse_limit("max_kernels", (allowed,), {}),)))
-    profile = kept.keep(measurement)
+    profile = kept.keep(measurement, Request("kernel_profile"))
     assert calls == {"read_trace": taken, "reading_of": taken, "evaluate": 1}
 
     assert [verdict.outcome for verdict in profile.record.verdicts] == [outcome]

@@ -22,12 +22,12 @@ from pytest_kernelprof.plugin.run_record import (
     MOST_NAMES,
     attach,
     for_tables,
-    row_of,
 )
+from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Test, bounded
 from pytest_kernelprof.records.profile import Place, Profile, Status
 from pytest_kernelprof.summary.kernels import groups_of
-from pytest_kernelprof.summary.verdicts import causes_of
+from pytest_kernelprof.summary.verdicts import causes_of, explained
 
 
 def judged(profile: Profile, **limits: Any) -> Profile:
@@ -43,6 +43,12 @@ def report_of(
         report.wasxfail = wasxfail
     attach(report, test, for_tables)
     return report
+
+
+def row_of(test: Test, reduced: Callable[[Profile], Profile] = for_tables) -> Test:
+    report = pytest.TestReport("t", ("t", 1, "t"), {}, "passed", None, "call")
+    attach(report, test, reduced)
+    return codec.decode(getattr(report, ATTRIBUTE).encode(), Test)
 
 
 def collected(*reports: pytest.TestReport) -> list[Test]:
@@ -63,7 +69,8 @@ def test_what_a_report_carries_is_one_string_of_json(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_same_on_the_other_side(name: str) -> None:
     test = Test("t", (judged(record(name), max_kernels=0, max_syncs=0),))
-    assert collected(report_of(test)) == [row_of(test, for_tables, expected=False)]
+    (profile,) = map(explained, test.profiles)
+    assert collected(report_of(test)) == [Test("t", (for_tables(profile),))]
 
 
 def test_it_is_taken_off_the_report_which_pytest_keeps() -> None:
@@ -77,9 +84,7 @@ def test_a_report_of_a_test_that_took_nothing_is_left_alone() -> None:
 
 
 def test_rounds_stay_behind_and_kernels_are_told_by_name() -> None:
-    (profile,) = row_of(
-        Test("t", (judged(record("mlp"), max_kernels=5),)), for_tables, expected=False
-    ).profiles
+    (profile,) = row_of(Test("t", (judged(record("mlp"), max_kernels=5),))).profiles
     assert profile.kernels == ()
     assert sum(one.count for one in profile.more_kernels) == 5
     assert profile.metrics["kernels"].rounds == ()
@@ -90,9 +95,7 @@ def test_rounds_stay_behind_and_kernels_are_told_by_name() -> None:
 def test_of_a_profile_over_its_limit_some_kernels_are_told_one_by_one() -> None:
     long = kernel("k" * 100_000, *[f"aten::op{i}" for i in range(99)], us=1.0)
     many = profile([long] * 100, [timed("cuda_time", [100.0])])
-    (found,) = row_of(
-        Test("t", (judged(many, max_kernels=4),)), for_tables, expected=False
-    ).profiles
+    (found,) = row_of(Test("t", (judged(many, max_kernels=4),))).profiles
     assert len(found.kernels) == MOST_KERNELS
     assert (found.kernels[0].operators[0], found.kernels[0].operators[-1]) == (
         "aten::op0",
@@ -109,14 +112,14 @@ def test_a_cause_counts_the_kernels_of_the_whole_profile(
 ) -> None:
     kernels = [kernel("first")] * 1_900 + [kernel("other")] * 2_000
     test = Test("t", (judged(profile(kernels), max_kernels=3_000),))
-    (found,) = row_of(test, reduced, expected=False).profiles
+    (found,) = row_of(test, reduced).profiles
     (cause,) = causes_of(found, "failed")
     assert cause.text == "3,900 kernels, limit 3000: other x2000; first x1900"
 
 
 def test_of_very_many_names_the_cheapest_are_one_group() -> None:
     kernels = [kernel(f"k{i}", us=float(i)) for i in range(100)]
-    (found,) = row_of(Test("t", (profile(kernels),)), for_tables, expected=False).profiles
+    (found,) = row_of(Test("t", (profile(kernels),))).profiles
     assert len(found.more_kernels) == MOST_NAMES + 1
     assert found.more_kernels[0].name == "k99"
     assert (found.more_kernels[-1].name, found.more_kernels[-1].count) == ("", 100 - MOST_NAMES)
@@ -138,7 +141,7 @@ def test_a_row_is_a_few_kilobytes_however_much_was_launched(over: bool) -> None:
 
 
 def test_what_could_not_be_had_is_left_out() -> None:
-    (profile,) = row_of(Test("t", (record("mlp"),)), for_tables, expected=False).profiles
+    (profile,) = row_of(Test("t", (record("mlp"),))).profiles
     assert record("mlp").metrics["latency"].value is None
     assert "latency" not in profile.metrics
 

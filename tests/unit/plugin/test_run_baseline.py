@@ -40,7 +40,7 @@ def earlier(*profiles: Profile, allowed: dict[str, Allowance] = COUNTS) -> Basel
 
 
 def judged(on: Baseline, profile: Profile) -> Profile:
-    found = replace(profile, verdicts=on.verdicts(profile, None))
+    found = replace(profile, verdicts=on.verdicts(profile))
     on.note(found)
     return found
 

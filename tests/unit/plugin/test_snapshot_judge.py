@@ -44,7 +44,7 @@ def file_of(kept: KeptTest | None) -> dict[str, KeptTest]:
 
 
 def judged(by: SnapshotJudge, found: Profile) -> tuple[str, str]:
-    verdicts = by.verdicts(found, None)
+    verdicts = by.verdicts(found)
     by.note(replace(found, verdicts=verdicts))
     return verdicts[0].outcome, verdicts[0].why
 
@@ -116,7 +116,7 @@ def test_where_snapshots_are_required_what_could_not_fail_does() -> None:
 )
 def test_what_is_kept_and_what_is_not(found: Profile, why: str) -> None:
     one = updates()
-    assert one.verdicts(found, None) == ()
+    assert one.verdicts(found) == ()
     one.note(FIVE)
     one.note(replace(found, label="profile 2"))
     told = one.report()
@@ -154,7 +154,7 @@ def test_a_rank_that_launches_something_else_is_kept_beside_and_compared_with_th
 
 def test_more_on_one_rank_is_a_failure_that_names_it() -> None:
     one = checks()
-    (verdict,) = one.verdicts(on_ranks(FIVE, six(), FIVE), None)
+    (verdict,) = one.verdicts(on_ranks(FIVE, six(), FIVE))
     assert (verdict.outcome, verdict.ranks) == ("failed", (1,))
     assert verdict.comparison is not None
     assert verdict.comparison.kernels is not None

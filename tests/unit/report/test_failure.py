@@ -17,7 +17,8 @@ from pytest_kernelprof.report.failure import failure_message
 
 
 def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]:
-    verdicts = evaluate(of, [parse_keyword(name, value) for name, value in limits.items()], place)
+    of = msgspec.structs.replace(of, place=place or of.place)
+    verdicts = evaluate(of, [parse_keyword(name, value) for name, value in limits.items()])
     return failure_message(msgspec.structs.replace(of, verdicts=verdicts)).splitlines()
 
 
