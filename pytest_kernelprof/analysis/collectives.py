@@ -73,21 +73,17 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
         return ()
     ours = [of_round[chosen[of_round]] for of_round in rows]
     names = reading.trace.activities.name
-    alike = all(np.array_equal(names.codes[one], names.codes[ours[fullest]]) for one in ours)
-    took = np.array([_took(reading, one) for one in (ours if alike else [ours[fullest]])]) / 1e3
+    here = ours[fullest]
+    alike = all(np.array_equal(names.codes[one], names.codes[here]) for one in ours)
+    took = np.array([_took(reading, one) for one in (ours if alike else [here])]) / 1e3
+    rows_of_each = (places.tolist(), names[here].tolist(), _announced(reading, here))
     return tuple(
         Collective(
             kernel=place,
             rounds_us=tuple(us),
             **said._replace(operation=said.operation or operation_of(name))._asdict(),
         )
-        for place, name, said, us in zip(
-            places.tolist(),
-            names[ours[fullest]].tolist(),
-            _announced(reading, ours[fullest]),
-            took.T.tolist(),
-            strict=True,
-        )
+        for place, name, said, us in zip(*rows_of_each, took.T.tolist(), strict=True)
     )
 
 
@@ -142,12 +138,8 @@ def _announced(reading: Reading, rows: Ints) -> Sequence[Announced]:
 def _comm_bytes(reading: Reading, rounds: Sequence[Ints]) -> Metric:
     """What the ranks exchange, as far as it is said of each kernel."""
     sizes = [[one.bytes for one in _announced(reading, rows)] for rows in rounds]
-    unsaid = np.concatenate(
-        [
-            rows[np.array([size is None for size in of_round], np.bool_)]
-            for rows, of_round in zip(rounds, sizes, strict=True)
-        ]
-    )
+    are_unsaid = [np.array([size is None for size in of_round], np.bool_) for of_round in sizes]
+    unsaid = np.concatenate([rows[one] for rows, one in zip(rounds, are_unsaid, strict=True)])
     if len(unsaid):
         names = (name.partition("(")[0] for name in reading.trace.activities.name[unsaid].tolist())
         return absent(
@@ -179,16 +171,12 @@ def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:
     if len(profiles) < 2:
         return list(profiles)
     try:
-        of_ranks = {_number(one): one for one in profiles}
+        of_ranks = {one.rank or 0: one for one in profiles}
         split = _split(of_ranks, _meetings(of_ranks))
     except UnmatchedError as error:
         why = f"not available: {error}"
         return [_without(one, why) for one in profiles]
-    return [_with_split(one, *split[_number(one)]) for one in profiles]
-
-
-def _number(profile: Profile) -> int:
-    return profile.rank or 0
+    return [_with_split(one, *split[one.rank or 0]) for one in profiles]
 
 
 def _without(profile: Profile, why: str) -> Profile:
@@ -224,9 +212,8 @@ def _split(
         last = min(there, key=lambda rank: there[rank].us)
         for rank, place in meeting.items():
             transfers[rank] = transfers[rank] + least
-            collectives[rank][place] = replace(
-                there[rank], transfer_us=float(np.median(least)), last=last
-            )
+            split = replace(there[rank], transfer_us=float(np.median(least)), last=last)
+            collectives[rank][place] = split
     return {rank: (tuple(ours), transfers[rank]) for rank, ours in collectives.items()}
 
 
@@ -303,10 +290,8 @@ def _check(meeting: Mapping[int, Collective]) -> None:
     first, *others = meeting
     for rank in others:
         one, other = meeting[first], meeting[rank]
-        same = one.operation == other.operation or {one.operation, other.operation} == {
-            *_BETWEEN_TWO
-        }
-        if not same:
+        operations = {one.operation, other.operation}
+        if len(operations) > 1 and operations != {*_BETWEEN_TWO}:
             raise UnmatchedError(
                 f"rank {first} does {_words(one)} where rank {rank} does {_words(other)}"
             )

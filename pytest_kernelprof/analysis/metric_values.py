@@ -39,9 +39,8 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
         most = max(values, default=0)
         return Metric(name, spec.kind, spec.unit, rounds=values, value=most, why=why)
     times = tuple(float(value) for value in rounds)
-    found = Metric(
-        name, spec.kind, spec.unit, rounds=times, value=statistics.median(times), why=why
-    )
+    median = statistics.median(times)
+    found = Metric(name, spec.kind, spec.unit, rounds=times, value=median, why=why)
     interval = median_interval(times)
     if interval is None:
         return found
@@ -172,9 +171,8 @@ def _per_round(
     """
     of_round = reading.round_of_activity if of_round is None else of_round
     chosen = chosen & (of_round != NO_ID)
-    values = np.bincount(
-        of_round[chosen], None if weights is None else weights[chosen], minlength=reading.rounds
-    )
+    weights = None if weights is None else weights[chosen]
+    values = np.bincount(of_round[chosen], weights, minlength=reading.rounds)
     return [int(value) for value in values]
 
 

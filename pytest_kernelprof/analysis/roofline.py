@@ -81,9 +81,8 @@ def _tensors(inputs: Inputs) -> list[Input]:
 def _read(one: Input) -> int:
     """Bytes of a tensor in memory: an expanded dimension (stride 0) is there once."""
     strides = one.strides if len(one.strides) == len(one.shape) else (1,) * len(one.shape)
-    return _size(one) * math.prod(
-        n for n, stride in zip(one.shape, strides, strict=True) if stride != 0
-    )
+    there = (n for n, stride in zip(one.shape, strides, strict=True) if stride != 0)
+    return _size(one) * math.prod(there)
 
 
 def _sums(a: Input, b: Input, count: int, length: int, *added: Input) -> Amount:
@@ -145,12 +144,8 @@ def _convolution(inputs: Inputs) -> Amount:
     if inputs[6].value != "False" or len(x.shape) != len(weight.shape) or not kernel:
         raise ValueError
     stride, padding, dilation = (_numbers(inputs[i], len(kernel)) for i in (3, 4, 5))
-    sides = [
-        (n + 2 * pad - wide * (k - 1) - 1) // step + 1
-        for n, k, step, pad, wide in zip(
-            x.shape[2:], kernel, stride, padding, dilation, strict=True
-        )
-    ]
+    dimensions = zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
+    sides = [(n + 2 * pad - wide * (k - 1) - 1) // step + 1 for n, k, step, pad, wide in dimensions]
     if min(sides) < 1:
         raise ValueError
     out = x.shape[0] * weight.shape[0] * math.prod(sides)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -338,9 +338,8 @@ def waiting_calls(reading: Reading) -> Bools:
     calls = trace.calls
     recorded = trace.waits.correlation[_is_host_wait(trace)]
     waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
-    waits = (waits | calls.name.matching(vocabulary.WAIT_CALL)) & ~calls.name.matching(
-        vocabulary.POLLING
-    )
+    waits |= calls.name.matching(vocabulary.WAIT_CALL)
+    waits &= ~calls.name.matching(vocabulary.POLLING)
     to_pageable = trace.activities.name.matching(vocabulary.TO_PAGEABLE)
     copies = reading.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
     waits[copies[copies != NO_ID]] = True
@@ -377,35 +376,6 @@ _DEEPEST = 200
 """Operators that are nested deeper count with the one at this depth."""
 
 
-@dataclass(slots=True)
-class _Node:
-    """What a node of the tree has so far: itself, without those below."""
-
-    name: str = ""
-    depth: int = 0
-    calls: int = 0
-    kernels: int = 0
-    us: float = 0.0
-    below: dict[str, _Node] = field(default_factory=dict)
-
-    def child(self, name: str) -> _Node:
-        """The node below of that name."""
-        if self.depth == _DEEPEST:
-            return self
-        return self.below.setdefault(name, _Node(name, self.depth + 1))
-
-    def frozen(self) -> profile.OperatorNode:
-        """With what is below it."""
-        below = tuple(one.frozen() for one in self.below.values())
-        return profile.OperatorNode(
-            self.name,
-            self.calls,
-            self.kernels + sum(one.kernels for one in below),
-            self.us + sum(one.us for one in below),
-            below,
-        )
-
-
 def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
     """The operators of a round under those that called them, by name; annotations of ours are
     none. What was launched outside of any operator is the root's own.
@@ -413,28 +383,30 @@ def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
     Args:
         number: which round.
     """
-    root = _Node(calls=1)
-    node_of = _nodes(reading, number, root)
-    for operator, us in _costs(reading, number):
-        node = node_of.get(operator, root)
-        node.kernels += 1
-        node.us += us
-    return root.frozen()
-
-
-def _nodes(reading: Reading, number: int, root: _Node) -> dict[int, _Node]:
-    """Of each operator of the round, by its row, its node."""
-    ops = reading.trace.operators
-    users = users_of(reading)
+    ops, users = reading.trace.operators, users_of(reading)
     inside = reading.round_of_operator == number
     rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
+    called: dict[int, list[int]] = {row: [] for row in (NO_ID, *rows.tolist())}
     parents = users[reading.parent[rows]]  # NO_ID points to the last
-    named = zip(rows.tolist(), parents.tolist(), ops.name[rows].tolist(), strict=True)
-    found: dict[int, _Node] = {}
-    for row, parent, name in named:  # callers begin before what they call
-        found[row] = node = found.get(parent, root).child(name)
-        node.calls += 1
-    return found
+    for row, parent in zip(rows.tolist(), parents.tolist(), strict=True):
+        called[parent if parent in called else NO_ID].append(row)
+    costs: dict[int, list[float]] = {row: [] for row in called}
+    for operator, us in _costs(reading, number):
+        costs[operator if operator in costs else NO_ID].append(us)
+
+    def node(name: str, rows: list[int], depth: int) -> profile.OperatorNode:
+        """The rows of a name, and what they called."""
+        below: defaultdict[str, list[int]] = defaultdict(list)
+        for row in rows:  # these are more at the deepest level, which has all that is below
+            for one in called[row]:
+                (rows if depth == _DEEPEST else below[ops.name[one]]).append(one)
+        nodes = [node(*one, depth + 1) for one in below.items()]
+        own = [one for row in rows for one in costs[row]]
+        kernels = len(own) + sum(one.kernels for one in nodes)
+        us = sum(own) + sum(one.us for one in nodes)
+        return profile.OperatorNode(name, len(rows), kernels, us, tuple(nodes))
+
+    return node("", [NO_ID], 0)
 
 
 def _costs(reading: Reading, number: int) -> list[tuple[int, float]]:

@@ -15,14 +15,7 @@ from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
 from pytest_kernelprof.trace.columns import MEMCPY
 from pytest_kernelprof.trace.correlation import missed_lookups
-from pytest_kernelprof.trace.integrity import (
-    check_clock,
-    check_integrity,
-    check_late_work,
-    check_rounds,
-    cold_signs,
-    names_no_kernels,
-)
+from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels
 from pytest_kernelprof.trace.vocabulary import tally
 
 if TYPE_CHECKING:
@@ -93,9 +86,8 @@ def session_facts(reading: Reading) -> SessionFacts:
 
 def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each round in launch order; on the CPU its compute operators."""
-    return tuple(
-        round_events.kernels_of(reading, rows) for rows in round_events.counted_rows(reading)
-    )
+    rounds = round_events.counted_rows(reading)
+    return tuple(round_events.kernels_of(reading, rows) for rows in rounds)
 
 
 def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Profile:
@@ -240,13 +232,14 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
         would_wait = metric_values.absent("would_wait", counted)
     rows = round_events.counted_rows(reading)
     count = metric_values.metric_of("kernels", list(map(len, rows)), counted)
-    problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
+    integrity = check_integrity(reading)
+    problems = (*integrity.problems, *_cpu_problems(reading))
     return _facts(
         reading,
         rows,
         Profile(
             environment=_environment(reading),
-            integrity=Integrity(problems),
+            integrity=structs.replace(integrity, problems=problems),
             metrics={"kernels": count, "would_wait": would_wait},
             waits=round_events.reads_as_waits(reading, read),
             gaps=Gaps((), metric_values.NOT_ON_THE_CPU),
@@ -274,12 +267,6 @@ def _facts(
     profile = structs.replace(
         profile,
         rounds=reading.rounds,
-        integrity=structs.replace(
-            profile.integrity,
-            cold=cold_signs(reading),
-            clock=check_clock(reading),
-            forks=trace.recording.forks,
-        ),
         kernels=round_events.kernels_of(reading, rows[fullest]),
         variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )
@@ -305,15 +292,9 @@ def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
 
 
 def _environment(reading: Reading) -> Environment:
-    recording = reading.trace.recording
-    device = recording.device or _device_name(reading)
-    return Environment(
-        reading.trace.device_kind,
-        device,
-        recording.capability,
-        recording.versions,
-        recording.power_limit_w,
-    )
+    kind, noted = reading.trace.device_kind, reading.trace.recording
+    device = noted.device or _device_name(reading)
+    return Environment(kind, device, noted.capability, noted.versions, noted.power_limit_w)
 
 
 def _device_name(reading: Reading) -> str:

@@ -106,9 +106,8 @@ def tell_apart(names: Iterable[str]) -> dict[str, str]:
     }
     for evidence in (_types_of, _numbers_of, _tokens_of):
         for alike in _alike(told):
-            _add_difference(
-                told, {name: evidence(kernel_families.take_apart(name)) for name in alike}
-            )
+            found = {name: evidence(kernel_families.take_apart(name)) for name in alike}
+            _add_difference(told, found)
     return _numbered(told)
 
 

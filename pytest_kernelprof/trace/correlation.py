@@ -288,13 +288,8 @@ def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
         any(((launched >= ops.start[row]) & (launched <= ops.end[row])).any() for row in rows)
         for rows in sentinels
     )
-    return Layout(
-        rounds,
-        tuple(number for number, _ in begins),
-        ended,
-        int(ops.thread[begins[0][1]]),
-        (first, last) if any(sentinels) else None,
-    )
+    begun, thread = tuple(number for number, _ in begins), int(ops.thread[begins[0][1]])
+    return Layout(rounds, begun, ended, thread, (first, last) if any(sentinels) else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -436,9 +431,8 @@ def of_each_process(trace: Trace) -> list[Trace]:
 
 def _rows(table: Table, rows: Bools) -> Table:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
-    return replace(
-        table, **{name: column[rows] for name, column in columns.items() if column is not None}
-    )
+    chosen = {name: column[rows] for name, column in columns.items() if column is not None}
+    return replace(table, **chosen)
 
 
 def annotated_lines(reading: Reading) -> dict[int, str]:

@@ -69,7 +69,7 @@ class ArgsWithInputs(Args, gc=False, frozen=True):
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_THERE)
 
 
-class _AnyArgs(msgspec.Struct, gc=False, frozen=True):
+class _AnyArgs(ArgsWithInputs, gc=False, frozen=True):
     """All of them, under all the names that they have had, whatever their values are."""
 
     external_id: Any = msgspec.field(name="External id", default=None)
@@ -85,10 +85,6 @@ class _AnyArgs(msgspec.Struct, gc=False, frozen=True):
     shared_memory: Any = msgspec.field(name="shared memory", default=0)
     grid: Any = _NO_DIMENSIONS
     block: Any = _NO_DIMENSIONS
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_THERE)
-    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOT_THERE)
-    dtypes: msgspec.Raw = msgspec.field(name="Input type", default=NOT_THERE)
-    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_THERE)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -260,9 +256,8 @@ class Decoder:
             msgspec.DecodeError: it is none, or a value that is read does not fit.
         """
         chunk = self._decoded(text)
-        if any(
-            map(vocabulary.communicates, {one.name for one in chunk.activities})
-        ):  # in few traces
+        names = {one.name for one in chunk.activities}
+        if any(map(vocabulary.communicates, names)):  # in few traces
             chunk = replace(chunk, announced=announced(text, chunk.activities))
         return chunk
 

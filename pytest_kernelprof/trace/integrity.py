@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from pytest_kernelprof.records.environment import GraphProof, Integrity
 from pytest_kernelprof.records.recording import OwnNames
@@ -33,7 +34,7 @@ _REMEDY = (
 )
 
 
-def check_late_work(reading: Reading) -> list[str]:
+def _check_late_work(reading: Reading) -> list[str]:
     """What to say of work that started on other threads outside of the rounds, or may have.
 
     Between rounds the thread that measures does nothing for the call, and other threads only what
@@ -76,12 +77,8 @@ def _late_operators(reading: Reading) -> Ints:
     ops, parent = reading.trace.operators, reading.parent
     noted = reading.trace.recording
     computing = frozenset((*(noted.compute_operators or ()), *noted.decomposing_operators))
-    others = (
-        (ops.thread != reading.layout.thread)
-        & ~ops.annotation
-        & ops.name.that(computing.__contains__)
-    )
-    rows = np.flatnonzero(others)
+    computes = ops.name.that(computing.__contains__) & ~ops.annotation
+    rows = np.flatnonzero(computes & (ops.thread != reading.layout.thread))
     # What began inside a call belongs to it, however long it takes.
     began = ops.start[nearest(parent, parent == NO_ID)[rows]]
     late: Ints = rows[_outside(reading, began)]
@@ -92,9 +89,8 @@ def _outside(reading: Reading, at: Ints) -> Bools:
     """Which host times lie neither in a round nor in a ``setup``."""
     found: Bools = reading.layout.round_at(at) == NO_ID
     ops, setup = reading.trace.operators, OwnNames(reading.trace.recording.nonce).setup
-    rows = np.flatnonzero(
-        ops.name.are(setup) & (ops.thread == reading.layout.thread) & ops.annotation
-    )
+    setups = ops.name.are(setup) & ops.annotation
+    rows = np.flatnonzero(setups & (ops.thread == reading.layout.thread))
     if len(rows):  # in order of their starts, as all tables are
         begun = np.searchsorted(ops.start[rows], at, side="right") - 1
         lasts = np.maximum.accumulate(ops.end[rows])
@@ -111,15 +107,13 @@ def _check_repeated(reading: Reading) -> list[str]:
     own_call = np.append(~calls.name.matching(vocabulary.MANY_ACTIVITIES), False)[known]
     activities &= ~own_call
     twice = _repeated(calls, calls.correlation, calls.thread) & (calls.correlation != NO_ID)
+    twice &= reading.round_of_call != NO_ID
     operators = _repeated(ops, ops.external_id, ops.thread) & (ops.external_id > 0)
+    operators &= reading.round_of_operator != NO_ID
     return [
         *_said(activities, acts, "kernels, copies or memsets are in the trace twice"),
-        *_said(twice & (reading.round_of_call != NO_ID), calls, "calls are in the trace twice"),
-        *_said(
-            operators & (reading.round_of_operator != NO_ID),
-            ops,
-            "operators are in the trace twice",
-        ),
+        *_said(twice, calls, "calls are in the trace twice"),
+        *_said(operators, ops, "operators are in the trace twice"),
     ]
 
 
@@ -170,10 +164,8 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     acts, calls = reading.trace.activities, reading.trace.calls
     if not reading.layout.annotated or not len(calls):
         return []
-    of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)[
-        reading.call_of_activity
-    ]
-    rows = np.flatnonzero(~of_graph)
+    of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)
+    rows = np.flatnonzero(~of_graph[reading.call_of_activity])
     call = reading.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
     wrong = np.zeros(len(acts), np.bool_)
@@ -233,27 +225,33 @@ _MUCH_US = 1_000_000.0
 
 
 def check_integrity(reading: Reading) -> Integrity:
-    """Check a device trace against the rules above."""
+    """Check a trace against the rules above; one of the CPU as far as they are about the host."""
+    if reading.trace.device_kind == "cuda":
+        found = _check_device(reading)
+    else:
+        found = Integrity((*_check_rounds(reading), *_check_late_work(reading)))
+    forks = reading.trace.recording.forks
+    return replace(found, cold=cold_signs(reading), clock=_check_clock(reading), forks=forks)
+
+
+def _check_device(reading: Reading) -> Integrity:
     trace, ours = reading.trace, reading.round_of_activity
     expected = reading.launches & (reading.round_of_call != NO_ID) & ~_capturing(trace)
     matched = expected & reading.activities_of_call.any(axis=1)
+    uncopied = _without_activity(reading, vocabulary.MEMCPY_CALL, MEMCPY)
     replays, replay_problems = _check_replays(reading)
     kernels = (trace.activities.kind == KERNEL) & (ours != NO_ID)
     problems = [
-        *check_rounds(reading),
+        *_check_rounds(reading),
         *_check_sentinels(reading.layout),
         *_said(expected & ~matched, trace.calls, "launch calls have no kernel in the trace"),
-        *_said(
-            _without_activity(reading, vocabulary.MEMCPY_CALL, MEMCPY),
-            trace.calls,
-            "memcpy calls have no copy in the trace",
-        ),
+        *_said(uncopied, trace.calls, "memcpy calls have no copy in the trace"),
         *replay_problems,
         *_check_recorded(trace),
         *_check_duplicates(reading),
         *_check_durations(reading),
         *_check_recording(trace),
-        *check_late_work(reading),
+        *_check_late_work(reading),
         *_check_contexts(reading),
         *_check_repeated(reading),
         *_check_external_ids(reading),
@@ -276,9 +274,8 @@ def cold_signs(reading: Reading) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
     trace, ops = reading.trace, reading.trace.operators
     # What the compiler times by itself is no annotation, and no operator either.
-    compiling = ops.name.matching(vocabulary.COMPILATION) & (
-        ops.annotation | ops.name.matching(vocabulary.TIMED)
-    )
+    compiling = ops.annotation | ops.name.matching(vocabulary.TIMED)
+    compiling &= ops.name.matching(vocabulary.COMPILATION)
     loading = trace.overheads.name.matching(vocabulary.COLD_OVERHEAD)
     calling = trace.calls.name.matching(vocabulary.COLD_CALL)
     signs: dict[str, None] = {}
@@ -293,10 +290,8 @@ def _capturing(trace: Trace) -> Bools:
     """Calls between the begin and the end of a graph capture on their thread: they record nodes
     and execute nothing."""
     calls = trace.calls
-    begins, ends = (
-        calls.name.matching(vocabulary.CAPTURE_BEGINS),
-        calls.name.matching(vocabulary.CAPTURE_ENDS),
-    )
+    begins = calls.name.matching(vocabulary.CAPTURE_BEGINS)
+    ends = calls.name.matching(vocabulary.CAPTURE_ENDS)
     inside = np.zeros(len(calls), np.bool_)
     if not begins.any():
         return inside
@@ -313,7 +308,7 @@ def _capturing(trace: Trace) -> Bools:
     return inside
 
 
-def check_rounds(reading: Reading) -> list[str]:
+def _check_rounds(reading: Reading) -> list[str]:
     """What to say where rounds are missing: our own sessions note how many they annotated, and
     number them from 0, so that one that is missing or repeated shows."""
     layout, taken = reading.layout, reading.trace.recording.rounds
@@ -397,9 +392,8 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     as the later iterations of a WHILE node.
     """
     trace, round_of_call = reading.trace, reading.round_of_call
-    replays = np.flatnonzero(
-        trace.calls.name.matching(vocabulary.GRAPH_LAUNCH) & (round_of_call != NO_ID)
-    )
+    are_graphs = trace.calls.name.matching(vocabulary.GRAPH_LAUNCH)
+    replays = np.flatnonzero(are_graphs & (round_of_call != NO_ID))
     if not len(replays):
         return "none", []
     children, seen = reading.activities_of_call[replays], trace.recording.replays or ()
@@ -478,7 +472,7 @@ def _has_clock_skew(reading: Reading) -> bool:
     return bool((trace.activities.start[linked] < launched).any())
 
 
-def check_clock(reading: Reading) -> str:
+def _check_clock(reading: Reading) -> str:
     """Why the clock that times calls is not believed; empty where it runs as the trace's own does,
     or where rounds were not clocked.
 

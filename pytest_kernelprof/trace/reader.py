@@ -12,7 +12,6 @@ frame was called from, which numbers follow.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import gc
 import mmap
@@ -640,14 +639,11 @@ def _where(error: Exception, data: bytes | mmap.mmap) -> str:
 
 
 def _byte_that_is_no_text(data: bytes | mmap.mmap) -> int | None:
-    piece = 1 << 20
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(data), piece):
-        pending = len(decoder.getstate()[0])
+    for line in re.finditer(rb"[^\n]+", data):  # no other character has that byte in it
         try:
-            decoder.decode(data[start : start + piece], start + piece >= len(data))
-        except UnicodeDecodeError as error:
-            return start - pending + error.start
+            line[0].decode()
+        except UnicodeDecodeError as error:  # noqa: PERF203 (only once there is an error)
+            return line.start() + error.start
     return None
 
 

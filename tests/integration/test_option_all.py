@@ -316,9 +316,9 @@ def test_it(request):
 def test_an_incomplete_profile_that_nobody_limits_is_a_note(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_kernelprof.analysis import session_profile as analysis
+    from pytest_kernelprof.trace import integrity
 
-    monkeypatch.setattr(analysis, "check_rounds", lambda reading: ["2 kernels are missing"])
+    monkeypatch.setattr(integrity, "_check_rounds", lambda reading: ["2 kernels are missing"])
     result = run(
         """
 def test_it():

@@ -17,7 +17,7 @@ from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.recording import GraphNodes, Recording
 from pytest_kernelprof.trace.correlation import reading_of
-from pytest_kernelprof.trace.integrity import check_integrity, cold_signs
+from pytest_kernelprof.trace.integrity import check_integrity
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -208,9 +208,8 @@ def test_a_kernel_of_another_context_by_an_unknown_call_may_not_be_the_last(
 def test_autotuners_that_benched_are_a_sign_of_cold_code(tmp_path: Path) -> None:
     found = reading_of_events(tmp_path, round_of(0, 0, 99))
     noted = Recording(autotuned=("an autotuner",), rounds=1)
-    assert cold_signs(reading_of(replace(found.trace, recording=noted))) == (
-        "an autotuner benched",
-    )
+    integrity = check_integrity(reading_of(replace(found.trace, recording=noted)))
+    assert integrity.cold == ("an autotuner benched",)
 
 
 def test_launches_during_a_graph_capture_execute_nothing_and_are_not_missed() -> None:

@@ -11,7 +11,7 @@ from records import profile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import require_clock
 from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.trace.integrity import check_clock
+from pytest_kernelprof.trace.integrity import check_integrity
 
 TIMINGS = {"latency_us": [0.0] * 2, "dispatch_us": [0.0] * 2, "floor_us": [0.0] * 2}
 
@@ -20,7 +20,7 @@ def clocked(folder: Path, *round_us: float, lengths: tuple[float, ...] = (100, 1
     """What is said of rounds of these lengths, clocked so."""
     rounds = [round_of(i, 1_000_000 * i, length) for i, length in enumerate(lengths)]
     noted = {"schema": 1, "device_kind": "cpu", "round_us": list(round_us)}
-    return check_clock(reading_of_events(folder, *rounds, kernelprof=noted))
+    return check_integrity(reading_of_events(folder, *rounds, kernelprof=noted)).clock
 
 
 @pytest.mark.parametrize(
