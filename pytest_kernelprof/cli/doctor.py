@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
+import functools
 import os
 import re
 import shutil
@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -273,15 +273,14 @@ def _host_settings(machine: Machine) -> Found | None:
 
 
 def _canary(machine: Machine) -> Found | None:
-    canary = machine.canary
-    if canary.state == "no gpu":
-        return None
-    if canary.state == "seen":
-        return "ok", "the profiler saw the kernel that was launched for it"
-    if canary.state == "blind":
-        return "fail", canary.text, "see the cause above"
-    remedy = "run with KINETO_LOG_LEVEL=0 to see the profiler's own log; try another torch"
-    return "fail", canary.text, remedy
+    text = machine.canary.text
+    log = "run with KINETO_LOG_LEVEL=0 to see the profiler's own log; try another torch"
+    found: dict[CanaryState, Found] = {
+        "seen": ("ok", "the profiler saw the kernel that was launched for it"),
+        "blind": ("fail", text, "see the cause above"),
+        "crashed": ("fail", text, log),
+    }
+    return found.get(machine.canary.state)
 
 
 def _cpu_first(machine: Machine) -> Found | None:
@@ -344,6 +343,7 @@ _TIMEOUT_S = 180.0
 _PACKAGES = ("pytest", "pytest-benchmark", "pytest-kernelprof", "triton")
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _ANSWER = "kernelprof-answer:"
+Answer = TypeVar("Answer", "TorchFacts", "Canary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,15 +411,14 @@ class Machine:
 
 def examine_machine() -> Machine:
     """Examine everything; what cannot be examined says so. Takes up to half a minute."""
-    told = _ask(_ask_torch)
-    torch = TorchFacts(told) if isinstance(told, str) else msgspec.convert(told, TorchFacts)
+    torch, crashed = _ask(_ask_torch, TorchFacts), functools.partial(Canary, "crashed")
     has_gpu = bool(torch.version) and not torch.why_no_gpu
     nvml = nvml_facts()
     folder, temp_error, free = _try_temp_folder()
     return Machine(
         torch=torch,
-        canary=_answer_of_canary(_try_canary) if has_gpu else Canary("no gpu"),
-        canary_after_cpu=_answer_of_canary(_try_canary_after_cpu) if has_gpu else None,
+        canary=_ask(_try_canary, crashed) if has_gpu else Canary("no gpu"),
+        canary_after_cpu=_ask(_try_canary_after_cpu, crashed) if has_gpu else None,
         nvml=nvml,
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
@@ -456,25 +455,23 @@ def _try_temp_folder() -> tuple[str, str, int | None]:
         return tempfile.tempdir or "", str(error), None
 
 
-def _answer_of_canary(question: Callable[[], Canary]) -> Canary:
-    told = _ask(question)
-    return Canary("crashed", told) if isinstance(told, str) else msgspec.convert(told, Canary)
+def _ask(question: Callable[[], Answer], failed: Callable[[str], Answer]) -> Answer:
+    """Return what a function of this module returns in a new process.
 
-
-def _ask(question: Callable[[], TorchFacts | Canary]) -> dict[str, Any] | str:
-    """Return what a function of this module returns in a new process, or why there was none."""
+    Args:
+        failed: makes the answer of the words that say why there is none.
+    """
     name = question.__name__
     try:
-        done = run_fresh(
-            f"from pytest_kernelprof.cli import doctor; doctor.answer(doctor.{name}())", _TIMEOUT_S
-        )
+        code = f"from pytest_kernelprof.cli import doctor; doctor.answer(doctor.{name}())"
+        done = run_fresh(code, _TIMEOUT_S)
     except NotFinished as error:
-        return str(error)
+        return failed(str(error))
     lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
-    if lines:
-        found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
-        return found
-    return f"the process ended with status {done.returncode}: {last_words(done)}"
+    no_answer = failed(f"the process ended with status {done.returncode}: {last_words(done)}")
+    if not lines:
+        return no_answer
+    return msgspec.json.decode(lines[-1].removeprefix(_ANSWER), type=type(no_answer))
 
 
 def answer(found: TorchFacts | Canary) -> None:

@@ -63,10 +63,6 @@ class OneFile(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
-    def was_read(self, within_s: float) -> bool:
-        """Wait until the file was read; whether it was."""
-        return self.read.wait(within_s)
-
     def handle_error(self, *_: object, **__: object) -> None:
         """Ignore it: the reader went away."""
 

@@ -69,9 +69,8 @@ def show(chosen: argparse.Namespace) -> int:
 
 
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
-    diffs = {
-        one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
-    }
+    odd = odd_ones(ranks)
+    diffs = {one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd}
     print_lines(commands.rank_lines(ranks, unread, diffs, style_of_output()))
     complete = all(one.profile.integrity.complete for one in ranks)
     return 0 if complete and not unread else 1
@@ -179,7 +178,7 @@ def open_in_perfetto(chosen: argparse.Namespace, port: int = PORT) -> int:
                 flush=True,
             )
         try:
-            read = server.was_read(chosen.timeout)
+            read = server.read.wait(chosen.timeout)
         except KeyboardInterrupt:
             read = False
     print("it was read" if read else f"nothing has read it: {_NOT_READ}")

@@ -44,11 +44,12 @@ def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> No
     def unknown() -> doctor.Canary:
         raise AssertionError("only its name is asked for")
 
-    answer = doctor._ask(unknown)
-    assert isinstance(answer, str)
-    assert answer.startswith("the process ended with status 1: AttributeError: ")
+    answer = doctor._ask(unknown, lambda why: doctor.Canary("crashed", why))
+    assert answer.state == "crashed"
+    assert answer.text.startswith("the process ended with status 1: AttributeError: ")
     monkeypatch.setattr(doctor, "_TIMEOUT_S", 0.01)
-    assert doctor._ask(doctor._ask_torch) == "no answer within 0 s"
+    torch = doctor._ask(doctor._ask_torch, doctor.TorchFacts)
+    assert torch == doctor.TorchFacts("no answer within 0 s")
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ import http.client
 import shlex
 import socket
 import sys
+import threading
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -162,7 +164,9 @@ def test_ctrl_c_ends_it(
     def interrupted(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(OneFile, "was_read", interrupted)
+    event = SimpleNamespace(wait=interrupted)
+    threads = SimpleNamespace(Event=lambda: event, Thread=threading.Thread)
+    monkeypatch.setattr("pytest_kernelprof.cli.loopback.threading", threads)
     assert open_mlp(300.0, port=0) == 1
     assert "nothing has read it" in capsys.readouterr().out
 
