@@ -106,15 +106,12 @@ def text(words: str) -> str:
 
 def why_unwritable(folder: str) -> str:
     """Return why nothing can be written to a folder, which is made if needed; empty if it can."""
-    beside = f"{folder}/.kernelprof-{Real.urandom(6).hex()}"
+    file = f"{folder}/.kernelprof-{Real.urandom(6).hex()}"
     try:
         os.makedirs(folder, exist_ok=True)
-        try:
-            with Real.file(beside, "xb") as file:
-                file.write(b"x")
-        finally:
-            with contextlib.suppress(OSError):
-                Real.unlink(beside)
+        write_atomically(file, b"x")
+        with contextlib.suppress(OSError):
+            Real.unlink(file)
     except (OSError, ValueError) as error:
         return str(getattr(error, "strerror", None) or error)
     return ""
