@@ -329,10 +329,14 @@ def profile(
     return Profile.of(measurement)
 
 
-def refuse_no_callable(fn: object) -> None:
-    """Raise CannotMeasureError unless the object can be called."""
+def refuse_no_callable(fn: object, who: str = "profile", does: str = "takes") -> None:
+    """Raise CannotMeasureError unless the object can be called.
+
+    Args:
+        who: what it was given to. does: what that does with a callable.
+    """
     if not callable(fn):
         raise CannotMeasureError(
-            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
-            "profile(fn(*args))"
+            f"{who} {does} a callable, got {type(fn).__name__}; write {who}(fn, *args), not "
+            f"{who}(fn(*args))"
         )

@@ -107,6 +107,9 @@ def _temporary_folder() -> str:
 TEMPORARY_FOLDER = _temporary_folder()
 """The folder when this was loaded; empty if none could be written to."""
 
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+"""The folder of our own code."""
+
 TRIED: dict[str, tuple[str, ...]] = {
     "python": ("3.10", "3.11", "3.12", "3.13"),
     "pytest": ("8.4", "9.0", "9.1", "9.2"),

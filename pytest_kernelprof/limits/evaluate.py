@@ -360,10 +360,8 @@ def first_mismatch(kernels: Sequence[Kernel], patterns: Patterns) -> Mismatch | 
     for position, kernel in enumerate(kernels, 1):
         after = _skip_runs(_step(reachable, kernel, patterns), patterns)
         if not after:
-            wanted = _written({patterns[i] for i in reachable if i < len(patterns)})
-            return Mismatch(
-                len(kernels), position, kernel.short_name, kernel.operators, tuple(sorted(wanted))
-            )
+            wanted = tuple(sorted(_written({patterns[i] for i in reachable if i < len(patterns)})))
+            return Mismatch(len(kernels), position, kernel.short_name, kernel.operators, wanted)
         reachable = after
     if len(patterns) in reachable:
         return None

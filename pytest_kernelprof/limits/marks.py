@@ -21,7 +21,8 @@ OPTIONS_MARKER = "kernelprof"
 _CLOSE = 0.8
 _OURS = frozenset({*KINDS, OPTIONS_MARKER})
 _BESIDE_NOUNS = frozenset({"max", "limit", "count", "num", "n", "of", "total"})
-_COMPARING = frozenset({"kernel_profile", "kernel_benchmark"})
+MEASURING = frozenset({"kernel_profile", "kernel_benchmark"})
+"""The fixtures that measure a callable."""
 
 
 class Marks(NamedTuple):
@@ -80,7 +81,7 @@ def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
             found.setdefault(limit.key, limit)
     limits = tuple(limit for limit in found.values() if not limit.compares)
     comparisons = tuple(limit for limit in found.values() if limit.compares)
-    if comparisons and _COMPARING.isdisjoint(getattr(item, "fixturenames", ())):
+    if comparisons and MEASURING.isdisjoint(getattr(item, "fixturenames", ())):
         raise MarkerError(
             f"{comparisons[0].name} compares the callable that the test gives to "
             "kernel_profile(fn, *args): request the fixture kernel_profile, or compare in the "

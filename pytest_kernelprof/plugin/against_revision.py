@@ -310,9 +310,8 @@ class AgainstTests:
         if self._ran_unmeasured and any(one.change == "worse" for one in found):
             notes.append(_UNMEASURED)
         # The revision's files are named relative to its root folder.
-        return portable(
-            (replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]), self._mapping.tree
-        )
+        noted = replace(found[0], notes=(*found[0].notes, *notes))
+        return portable((noted, *found[1:]), self._mapping.tree)
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
         """Whether a review shows a change of the test's snapshot: the revision has another one, or

@@ -105,9 +105,8 @@ class Served:
             ids = tuple(item.nodeid for item in session.items)
             self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
-            self._wire.send(
-                protocol.Collected(ids, self._errors, inventory.cuda_is_up(), self._shared)
-            )
+            cuda = inventory.cuda_is_up()
+            self._wire.send(protocol.Collected(ids, self._errors, cuda, self._shared))
         return True
 
     @pytest.hookimpl(tryfirst=True)

@@ -36,8 +36,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.__name__ = "kernelprof-wall"
-        self._read: Callable[[], float] = now_s
+        self.read("wall", now_s)
 
     def __call__(self) -> float:
         """The time in seconds."""
@@ -133,11 +132,9 @@ class KernelBenchmark:
         return result
 
     def _check(self, fn: object, timer: object) -> None:
-        if not callable(fn):
-            raise errors.CannotMeasureError(
-                f"kernel_benchmark times a callable, got {type(fn).__name__}; "
-                "write kernel_benchmark(fn, *args), not kernel_benchmark(fn(*args))"
-            )
+        from pytest_kernelprof.api import refuse_no_callable
+
+        refuse_no_callable(fn, "kernel_benchmark", "times")
         if timer not in get_args(Timer):
             raise errors.MarkerError(
                 f'timer={timer!r}: expected "wall" or "cuda". The form is: kernel_benchmark(fn, '
@@ -156,29 +153,24 @@ class KernelBenchmark:
                 'timer="wall" (the default), or run it on a GPU'
             )
 
-    def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
+    def _time(self, fn: Callable[..., object], arguments: Arguments, rounds: int) -> Any:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
         which would decide on another number each, so many."""
         from pytest_kernelprof.distributed.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
 
         if arguments.setup is None and number_of_rank() is None:
-            return self._benchmark(  # type: ignore[no-any-return]
-                fn, *arguments.args, **arguments.kwargs
-            )
+            return self._benchmark(fn, *arguments.args, **arguments.kwargs)
         prepare = preparer(fn, arguments)
-        with self._test.agreeing(self._test.request("kernel_benchmark").what) as agreement:
+        with self._test.agreeing(self._test.request("kernel_benchmark")) as agreement:
 
             def begin() -> tuple[tuple[Callable[[], object]], dict[str, Any]]:
                 call = prepare()
                 agreement.begin()
                 return (call,), {}
 
-            return self._benchmark.pedantic(  # type: ignore[no-any-return]
-                lambda call: call(),
-                setup=begin,
-                rounds=max(agreement.gather("rounds to benchmark", rounds)),
-            )
+            most = max(agreement.gather("rounds to benchmark", rounds))
+            return self._benchmark.pedantic(lambda call: call(), setup=begin, rounds=most)
 
     def _play_back(self, times_us: Sequence[float]) -> None:
         """Let pytest-benchmark read times that are known already: time stands still but for
@@ -198,7 +190,7 @@ class KernelBenchmark:
 
         if timer == "wall":
             rounds = self._node.config.getoption("benchmark_min_rounds")
-            return self._time(fn, arguments, rounds)
+            return self._time(fn, arguments, rounds)  # type: ignore[no-any-return]
         state_of(self._node).warn('not benchmarked: timer="cuda" needs a profile')
         return run_plainly(fn, arguments)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof.api import Profile
+from pytest_kernelprof.api import Profile, refuse_no_callable
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
@@ -108,17 +108,13 @@ class KernelProfile:
                 coroutine, whose body would not be measured.
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        request = measuring.call_request(test)
+        request = measuring.call_request(test, group)
         with test.ledger.asking(request):
-            if not callable(fn):
-                raise CannotMeasureError(
-                    f"kernel_profile profiles a callable, got {type(fn).__name__}; "
-                    "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
-                )
+            refuse_no_callable(fn, "kernel_profile", "profiles")
             asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
             chosen = {k: settings.check_option(k, v) for k, v in asked.items() if v is not None}
             plan = test.plan(test.needs(), **chosen)
-            result = measuring.measure_call(test, plan, fn, arguments, request, group)
+            result = measuring.measure_call(test, plan, fn, arguments, request)
         if not test.unmeasured:
             hold_comparisons(test, fn, arguments, group)
         return result
@@ -205,16 +201,16 @@ class KernelProfile:
             test.ledger.leave_out(test.unmeasured, own.values())
             return contextlib.nullcontext(Region(self._no_profile))
         remedy = "enter it in a with statement, and catch expected exceptions inside it"
-        request = test.request(f"region {name!r}", remedy=remedy, own=own)
+        request = test.request(f"region {name!r}", remedy=remedy, own=own, group=group)
         test.ledger.ask(request)
-        return self._region(name, request, group)
+        return self._region(name, request)
 
     @contextlib.contextmanager
-    def _region(self, name: str, request: outcome.Request, group: object) -> Iterator[Region]:
+    def _region(self, name: str, request: outcome.Request) -> Iterator[Region]:
         region = Region()
         with (
             self._test.ledger.asking(request),
-            measuring.measure_block(self._test, name, request, group) as kept,
+            measuring.measure_block(self._test, name, request) as kept,
         ):
             yield region
         region._profile = (lambda: kept[0]) if kept else self._no_profile
@@ -521,7 +517,7 @@ def compare(
                     check=check,
                     fresh=fresh,
                     measuring=test.measuring,
-                    agreeing=partial(test.agreeing, test.request("a comparison").what, group),
+                    agreeing=partial(test.agreeing, test.request("a comparison", group=group)),
                 )
                 if found.in_place:
                     test.ledger.notes.append(outcome.in_place_words(found.in_place))

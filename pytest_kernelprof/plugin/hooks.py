@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
+from pytest_kernelprof.limits.marks import MEASURING, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import Target, find_ignored_marks, run_state, state_of
 from pytest_kernelprof.plugin.settings import MARKER_LINE, OPTIONS_FORM, Settings, add_options
@@ -96,10 +96,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(state.collector)
     if not state.serves:  # what a baseline took is for the run that it serves
         _begin_features(config)
-    if settings.all and not settings.disable and settings.device != "cpu":
-        from pytest_kernelprof.plugin.measuring import BringUp
-
-        config.pluginmanager.register(BringUp())
     for line in marker_lines(MARKER_LINE):
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
@@ -181,9 +177,7 @@ def _begin_features(config: pytest.Config) -> None:
     if state.is_read and not hasattr(config, "workerinput"):
         from pytest_kernelprof.plugin.run_record import RunRecord
 
-        record = RunRecord(config)
-        register(record)
-        state.run_of = record.run_of
+        register(RunRecord(config))
     if not settings.disable:
         from pytest_kernelprof.plugin.run_snapshots import Snapshots
 
@@ -198,9 +192,8 @@ def _begin_features(config: pytest.Config) -> None:
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline
 
-        earlier = run_baseline.begin(config, settings, state.collector)
-        state.baseline_of = None if state.quiet else earlier.of  # rank 0 compares
-        state.comparisons.append(earlier.comparison)
+        baseline_of = run_baseline.begin(config, settings, state.collector, state.comparisons)
+        state.baseline_of = None if state.quiet else baseline_of  # rank 0 compares
     if settings.revision:
         from pytest_kernelprof.plugin import against_revision
 
@@ -224,9 +217,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # A process that exits while it is profiled crashes.
         config.add_cleanup(end_left_open)  # type: ignore[arg-type]
         if settings.device != "cpu":
-            from pytest_kernelprof.plugin.measuring import Sharing
+            from pytest_kernelprof.plugin.measuring import OnGpu
 
-            config.pluginmanager.register(Sharing(settings.lock_timeout))
+            config.pluginmanager.register(OnGpu(settings))
         _bind_torch(config)
 
 
@@ -365,9 +358,6 @@ def pytest_terminal_summary(
             reporting.show(terminalreporter, taken)
 
 
-_FIXTURES = frozenset({"kernel_profile", "kernel_benchmark"})
-
-
 def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> MeasuredTest:
     """What the test's measurements depend on, and the ledger that they go to.
 
@@ -448,8 +438,8 @@ def begin_call(item: pytest.Item) -> None:
     limit as it asks, of others as far as they do not notice."""
     state = state_of(item)
     if state.test is not None:
-        asked = getattr(getattr(item, "_fixtureinfo", None), "initialnames", _FIXTURES)
-        state.test.ledger.begin_call(for_fixtures=_FIXTURES.isdisjoint(asked))
+        asked = getattr(getattr(item, "_fixtureinfo", None), "initialnames", MEASURING)
+        state.test.ledger.begin_call(for_fixtures=MEASURING.isdisjoint(asked))
         return
     settings, judged = state.run.settings, state.is_judged
     if settings.disable or not (settings.all or judged) or state.is_benchmarked:
@@ -547,12 +537,7 @@ def conclude_test(item: pytest.Item) -> None:
         if ranks:
             test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
     _note_taken(item, test)
-    found = conclude(
-        test.ledger.records(test.unmeasured),
-        state.named_here,
-        undecided=test.settings.undecided,
-        warn_only=test.settings.warn_only,
-    )
+    found = conclude(test.ledger.records(test.unmeasured), state.named_here, test.settings)
     if state.snapshot is not None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:

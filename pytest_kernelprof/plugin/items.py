@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -286,10 +287,8 @@ class ItemState:
             raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
         if settings.device == "auto" and _DEVICE_FIXTURE in self.fixtures:
             return self._on_cpu()
-        if inventory.has_no_device() and not is_for_cuda:
-            return Target("cpu", missing)
-        if not is_for_cuda:
-            return Target("cuda")  # what measures says what is wrong with it
+        if not is_for_cuda:  # what measures says what is wrong with a device
+            return Target("cpu", missing) if inventory.has_no_device() else Target("cuda")
         if settings.blind == "error" and not inventory.has_no_device():
             raise ProfilerUnavailable(missing)
         raise NotJudged(missing)
@@ -327,7 +326,11 @@ class ItemState:
         snapshots = self.run.snapshots
         if target.unmeasured or snapshots is None:
             return None
-        wanted = asked or (snapshots.updates and _is_up(target.device))
+        wanted = asked
+        if not asked and snapshots.updates and "torch" in sys.modules:
+            from pytest_kernelprof.plugin.measuring import is_cuda_up
+
+            wanted = target.device == "cpu" or is_cuda_up(otherwise=False)
         if wanted and self.snapshot is None:
             self.snapshot = snapshots.judge_of(self._item, target.device)
         return self.snapshot
@@ -356,11 +359,8 @@ def state_of(item: pytest.Item) -> ItemState:
 def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Note the files around tests whose ``pytestmark`` pytest does not read."""
     packages = {getattr(getattr(item, "module", None), "__package__", None) for item in items}
-    around = {
-        ".".join(parts[:i])
-        for parts in (package.split(".") for package in packages if package)
-        for i in range(1, len(parts) + 1)
-    }
+    paths = (package.split(".") for package in packages if package)
+    around = {name for path in paths for name in accumulate(path, "{}.{}".format)}
     modules = [sys.modules[name] for name in around if name in sys.modules]
     modules += [
         plugin
@@ -370,12 +370,3 @@ def find_ignored_marks(config: pytest.Config, items: Sequence[pytest.Item]) -> N
     found = {module.__file__: markers.names_in_vain(module) for module in modules}
     state = run_state(config)
     state.ignored_marks = [(file, names) for file, names in found.items() if file and names]
-
-
-def _is_up(device: recording.DeviceKind) -> bool:
-    from pytest_kernelprof.gpu.inventory import cuda_is_up
-
-    try:
-        return "torch" in sys.modules and (device == "cpu" or cuda_is_up())
-    except Exception:  # a fixture has put something in place of torch's functions
-        return False

@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from traceback import walk_stack  # before a test can patch it
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -65,6 +66,7 @@ BENCHMARKED = (
     "kernel_benchmark(fn, *args) in its place"
 )
 
+IN_CALLABLE = "catch expected exceptions inside the callable"
 _NOT_AGAINST = (
     "--kernelprof-against=REV cannot compare code on several ranks: run such tests without it, "
     "or compare with an earlier run, --kernelprof-against=RUN.json"
@@ -116,7 +118,7 @@ class MeasuredTest:
         )
 
     @contextlib.contextmanager
-    def agreeing(self, call: str, group: object = None) -> Iterator[Agreement]:
+    def agreeing(self, request: Request) -> Iterator[Agreement]:
         """Make a call of this test together with the other ranks, if there are any, which have to
         make the same one, from the same line: else one that a rank left out would be mixed up with
         its next.
@@ -124,7 +126,7 @@ class MeasuredTest:
         Raises:
             IncompleteProfile: there are ranks, and the run compares with a revision.
         """
-        limit_s = self.settings.rank_timeout
+        call, group, limit_s = request.what, request.group, self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
             if agreement.rank is not None and self.settings.revision:
                 raise errors.IncompleteProfile(_NOT_AGAINST)
@@ -164,20 +166,19 @@ def measure_call(
     fn: Callable[..., R],
     arguments: Arguments,
     request: Request,
-    group: object = None,
 ) -> R:
     """Measure a callable and keep its profile, or call it once where nothing is measured; returns
     the first call's result.
 
     Args:
-        request: what the test asked for. group: the ranks that make the call together.
+        request: what the test asked for.
     """
     ledger = test.ledger
     if test.unmeasured:
         ledger.leave_out(test.unmeasured)
         return run_plainly(fn, arguments)
     with held_by(request.what), may_be_blind(test):
-        with test.agreeing(request.what, group) as agreement, test.measuring() as progress:
+        with test.agreeing(request) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
             result, measurement = runner.measure(
                 fn,
@@ -234,12 +235,7 @@ def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
 
 @contextlib.contextmanager
 def measure_block(
-    test: MeasuredTest,
-    name: str = "",
-    request: Request | None = None,
-    group: object = None,
-    *,
-    asked: bool = True,
+    test: MeasuredTest, name: str = "", request: Request | None = None, *, asked: bool = True
 ) -> Iterator[list[api.Profile]]:
     """Measure a block as it stands, once; its profile is in the list after the block. Ranks run
     it as they do without us, and have each other's profiles when all are through; but where nobody
@@ -247,7 +243,6 @@ def measure_block(
 
     Args:
         request: what the test asked for; None for its whole call.
-        group: the ranks that have such a block.
         asked: whether a limit or a snapshot judges the block.
     """
     kept: list[api.Profile] = []
@@ -268,7 +263,7 @@ def measure_block(
         return
     measurement = found[0]
     if asked:
-        with test.agreeing(request.what, group) as agreement:
+        with test.agreeing(request) as agreement:
             measurement = runner.of_all_ranks(measurement, agreement)
     else:
         measurement = runner.of_this_rank(measurement, number_of_rank())
@@ -306,25 +301,30 @@ def observed_call(test: MeasuredTest) -> Iterator[None]:
     have been one. What prevented it otherwise is in the test's row; nothing else changes."""
     needed = [(torch_is_loaded, TORCH_IMPORTED)]
     if test.device == "cuda" and test.settings.device == "auto":
-        needed.append((_cuda_is_up, CUDA_INITIALIZED))
+        # If a test keeps that from being asked, measuring will tell.
+        needed.append((partial(is_cuda_up, otherwise=True), CUDA_INITIALIZED))
     for is_there, words in needed:
         if not is_there():
             yield
             if is_there():
                 test.ledger.end_notes.append(words)
             return
-    why = ""
     with contextlib.ExitStack() as block:
-        try:
+        with _told_in_its_row(test):
             block.enter_context(measure_block(test, asked=False))
-        except Exception as error:
-            why = _words_of(error)
         yield
-        try:
+        with _told_in_its_row(test):
             block.close()
-        except Exception as error:
-            why = _words_of(error)
-    if why:
+
+
+@contextlib.contextmanager
+def _told_in_its_row(test: MeasuredTest) -> Iterator[None]:
+    """What goes wrong is the reason why the test has no profile, and nothing else."""
+    try:
+        yield
+    except Exception as error:
+        known = isinstance(error, errors.KernelprofError)
+        why = str(error) if known else f"{type(error).__name__}: {error}"
         test.ledger.keep_unmeasured(test.device, why)
 
 
@@ -348,19 +348,18 @@ def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
     )
 
 
-def _words_of(error: Exception) -> str:
-    known = isinstance(error, errors.KernelprofError)
-    return str(error) if known else f"{type(error).__name__}: {error}"
+def is_cuda_up(*, otherwise: bool) -> bool:
+    """Whether CUDA is up.
 
-
-def _cuda_is_up() -> bool:
-    """Whether CUDA is up; if a test keeps that from being asked, measuring will tell."""
+    Args:
+        otherwise: the answer if a fixture has put something in place of torch's functions.
+    """
     from pytest_kernelprof.gpu.inventory import cuda_is_up
 
     try:
         return cuda_is_up()
     except Exception:
-        return True
+        return otherwise
 
 
 def torch_is_loaded() -> bool:
@@ -368,17 +367,25 @@ def torch_is_loaded() -> bool:
     return "torch" in sys.modules
 
 
-class BringUp:
-    """The plugin of a run that profiles tests on a GPU that did not ask for it."""
+class OnGpu:
+    """The plugin of a run that measures on a GPU.
+
+    Args:
+        settings: those of the run.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
-        """Bring up the profiler once CUDA is up, between two tests, before other plugins time them.
+        """Where all tests are profiled, also those that did not ask for it: bring up the profiler
+        once CUDA is up, between two tests, before other plugins time them.
 
         It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes
         wrong is told when a test is measured.
         """
-        if _cuda_is_up():
+        if self._settings.all and is_cuda_up(otherwise=True):
             from pytest_kernelprof.gpu.inventory import current_device
             from pytest_kernelprof.profiler.torch_profiler import prime
 
@@ -386,24 +393,13 @@ class BringUp:
                 prime(current_device("cuda"))
         return (yield)
 
-
-class Sharing:
-    """Around the fixtures, the call and the teardown of each test, also of those that are not
-    measured. Between them nothing is held: a worker may wait there for its next test.
-
-    Args:
-        timeout_s: how long a test waits for who times.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-
     # Of the older kind: an exception of the test does not pass through a frame of ours.
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
-        """The test itself; likewise its fixtures, those of its module and session, and their
-        ends."""
-        usage_lock.begin(item.nodeid, self._timeout_s)
+        """Share the GPU: in the test itself, likewise in its fixtures, those of its module and
+        session, and their ends, also of tests that are not measured. Between them nothing is held:
+        a worker may wait there for its next test."""
+        usage_lock.begin(item.nodeid, self._settings.lock_timeout)
         yield
         usage_lock.end()
 
@@ -418,10 +414,9 @@ class Sharing:
         usage_lock.go_on()
 
 
-def call_request(test: MeasuredTest) -> Request:
+def call_request(test: MeasuredTest, group: object = None) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
-    remedy = "catch expected exceptions inside the callable"
-    return test.request("kernel_profile", remedy=remedy, compares=True)
+    return test.request("kernel_profile", remedy=IN_CALLABLE, compares=True, group=group)
 
 
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
@@ -443,9 +438,6 @@ def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request)
     return test.ledger.keep(measurement, request, timeline, path)
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
 def place_of_call(test: Place) -> Place:
     """The line that the running call came from, as the test's reader looks for it: the test
     function's own, else the nearest of its file, else the nearest that is no library's (a helper's,
@@ -455,7 +447,8 @@ def place_of_call(test: Place) -> Place:
         test: where the test function begins, decorators included.
     """
     stack = walk_stack(sys._getframe())
-    outside = [one for one, _ in stack if not one.f_code.co_filename.startswith((_PACKAGE, "<"))]
+    inner = (system.PACKAGE, "<")
+    outside = [one for one, _ in stack if not one.f_code.co_filename.startswith(inner)]
     wanted: tuple[Callable[[FrameType], bool], ...] = (
         lambda frame: Place(file_of(frame), frame.f_code.co_firstlineno) == test,
         lambda frame: file_of(frame) == test.file,
@@ -486,12 +479,10 @@ def measuring(
     output is piped, in an xdist worker, with ``-q``, or where what tests or loggers print goes to
     the terminal at once (``-s``, ``--capture=tee-sys``, ``log_cli``) and would mix with it.
     """
-    if not _can_show(config):
-        return lambda: contextlib.nullcontext(policy.no_progress)
     capture = config.pluginmanager.getplugin("capturemanager")
     out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
-    assert capture is not None
-    assert out is not None
+    if capture is None or out is None or not _can_show(config):
+        return lambda: contextlib.nullcontext(policy.no_progress)
     return lambda: progress_line(test, out, capture.global_and_fixture_disabled)
 
 
@@ -500,9 +491,7 @@ def _can_show(config: pytest.Config) -> bool:
     terminal = plugins.getplugin("terminalreporter")
     return (
         terminal is not None
-        and plugins.hasplugin("capturemanager")
         and bool(getattr(terminal, "isatty", False))
-        and sys.__stdout__ is not None
         and not hasattr(config, "workerinput")
         and config.get_verbosity() >= 0
         and config.getoption("capture") in ("fd", "sys")

@@ -10,7 +10,7 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Place, Profile
+from pytest_kernelprof.records.profile import Place, Profile, Verdict
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.plugin.settings import Settings
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +38,7 @@ class Request:
         own: limits of it alone, beside those of the test.
         compares: whether the test's limits that compare are about it, too.
         place: the line of the test that requested it, if that matters.
+        group: the ranks that make it together, as a group or as numbers; None for all.
     """
 
     what: str
@@ -48,6 +50,7 @@ class Request:
     own: dict[Key, Limit] = field(default_factory=dict)
     compares: bool = False
     place: Place | None = None
+    group: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,11 @@ class Records:
     notes: tuple[str, ...] = ()
     asked: bool = True
 
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Those of all profiles."""
+        return [verdict for profile in self.profiles for verdict in profile.verdicts]
+
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
@@ -99,18 +107,15 @@ class Conclusion:
     accepts: bool = False
 
 
-def conclude(
-    records: Records, test: str, *, undecided: str = "warn", warn_only: bool = False
-) -> Conclusion:
+def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had.
 
     Args:
         test: how pytest is told to run it.
-        undecided: what a time does that is too close to its limit: "warn", "fail" or "pass".
-        warn_only: whether a limit that is exceeded warns, and fails nothing.
+        settings: those of the test.
     """
-    failing = {"failed", "undecided"} if undecided == "fail" else {"failed"}
+    failing = {"failed", "undecided"} if settings.undecided == "fail" else {"failed"}
     over = [
         profile
         for profile in records.profiles
@@ -125,32 +130,32 @@ def conclude(
         todo = f"{advice.TO_DO}{fix}{advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
         command = advice.update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
-    if broken and not warn_only:
+    if broken and not settings.warn_only:
         place = over[0].place if over else None
         failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)
         return Conclusion(failure, accepts=accepts)
     error = records.blind or _nothing_measured(records) or _not_judged(records)
     if error:
         return Conclusion(IncompleteProfile(error), broken)
-    skip = "" if records.compared else _none_applies(records.profiles)
+    skip = "" if records.compared else _none_applies(records)
     if skip:
         return Conclusion(NotJudged(skip), broken)
     for profile in records.profiles if records.asked or records.limits else ():
         missing = (verdict_line(one) for one in profile.verdicts if one.outcome == "incomplete")
         if error := incomplete_words(profile) or "; ".join(missing):
             return Conclusion(IncompleteProfile(error), broken)
-    return Conclusion(warnings=(*broken, *_warnings(records.profiles, undecided), *records.notes))
+    warnings = (*broken, *_warnings(records, settings.undecided), *records.notes)
+    return Conclusion(warnings=warnings)
 
 
 def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
     """Whether a test that fails would pass with another snapshot, and one can be made of it."""
-    verdicts = (one for profile in records.profiles for one in profile.verdicts)
     return bool(records.profiles) and not (
         records.broken
         or records.blind
         or _not_judged(records)
         or any(map(why_not_kept, records.profiles))
-        or any(one.outcome in failing and not one.of_snapshot for one in verdicts)
+        or any(one.outcome in failing and not one.of_snapshot for one in records.verdicts)
     )
 
 
@@ -202,27 +207,22 @@ def _ended_early(one: Request) -> str:
     return f"{one.what} was not measured completely{raised}; {one.remedy}"
 
 
-def _none_applies(profiles: Sequence[Profile]) -> str:
+def _none_applies(records: Records) -> str:
     """As a test skips whose markers need a GPU: its limits came as it ran."""
-    verdicts = [
-        verdict
-        for profile in profiles
-        for verdict in profile.verdicts
-        if verdict.of_limit or verdict.outcome != "not judged"
-    ]
+    verdicts = [one for one in records.verdicts if one.of_limit or one.outcome != "not judged"]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
     told = (f"{one.limit} ({one.why})" if one.patterns else one.limit for one in verdicts)
     return not_on_the_cpu(told)
 
 
-def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
+def _warnings(records: Records, undecided: str) -> list[str]:
     told = [
         f"the code never became warm: {integrity_words(profile)}"
-        for profile in profiles
+        for profile in records.profiles
         if not profile.integrity.settled and not profile.one_shot
     ]
-    for profile in profiles:
+    for profile in records.profiles:
         metrics = [METRICS[one.metric] for one in profile.verdicts if one.metric in METRICS]
         is_timed, kernels = any(one.kind == "timed" for one in metrics), profile.metrics["kernels"]
         if is_timed and profile.in_place:
@@ -236,7 +236,7 @@ def _warnings(profiles: Sequence[Profile], undecided: str) -> list[str]:
     if undecided != "pass":
         told += [
             verdict_line(verdict, wording.doubt(profile.conditions))
-            for profile in profiles
+            for profile in records.profiles
             for verdict in profile.verdicts
             if verdict.outcome == "undecided"
         ]

@@ -34,7 +34,6 @@ _STRAY = (
     "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
     "marker, register it"
 )
-_LONGEST = 300
 
 
 def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
@@ -62,9 +61,8 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
     if not_judged and raised is None:
         skip_unexpected_pass(report, item, not_judged)
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
-    has_taken = call.when != "setup" and (
-        state.taken is not None or (call.when == "call" and state.snapshot is not None)
-    )
+    is_compared = call.when == "call" and state.snapshot is not None
+    has_taken = is_compared or (call.when != "setup" and state.taken is not None)
     if has_taken or not_judged or isinstance(raised, errors.KernelprofError):
         from pytest_kernelprof.plugin.run_record import attach_taken
 
@@ -186,10 +184,8 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
             terminal.write_line(line, yellow=True)
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
 _INNER = (
-    _PACKAGE,
+    system.PACKAGE,
     os.path.dirname(_pytest.__file__) + os.sep,
     os.path.dirname(pluggy.__file__) + os.sep,
     contextlib.__file__,
@@ -262,7 +258,7 @@ def _entries(error: BaseException) -> list[TracebackType]:
 
 
 def _is_ours(entry: TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+    return entry.tb_frame.f_code.co_filename.startswith(system.PACKAGE)
 
 
 def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
@@ -286,9 +282,8 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     if _by_a_hook(error) or not getattr(error, "pytrace", True):
         path, line = _place(item, error)
         crash = code.ReprFileLocation(path, line, _first_line(words))
-        report.longrepr = code.ReprExceptionInfo(
-            code.ReprTraceback(_entries_of(words), None, "value"), crash
-        )
+        traceback = code.ReprTraceback(_entries_of(words), None, "value")
+        report.longrepr = code.ReprExceptionInfo(traceback, crash)
         report.kernelprof_told = True  # type: ignore[attr-defined]
     elif getattr(report.longrepr, "reprcrash", None) is not None:
         report.longrepr.reprcrash.message = _first_line(words)  # type: ignore[union-attr]
@@ -338,6 +333,7 @@ def fold_failures(config: pytest.Config) -> None:
 _MEASURED = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|[ \n]+")
 _WORTH_FOLDING = 4
 """Lines."""
+_LONGEST = 300
 
 
 def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:
@@ -387,9 +383,8 @@ _VERDICT = f"{_PREFIX}verdict"
 
 def forget_properties(item: pytest.Item) -> None:
     """Drop the properties of an earlier attempt, or of fewer profiles."""
-    item.user_properties[:] = [
-        one for one in item.user_properties if not str(one[0]).startswith(_PREFIX)
-    ]
+    others = [one for one in item.user_properties if not str(one[0]).startswith(_PREFIX)]
+    item.user_properties[:] = others
 
 
 def tell_properties(

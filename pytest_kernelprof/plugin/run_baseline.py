@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,16 +38,23 @@ except ImportError:  # a Python that was built without
     ) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
 
+    Compared = Callable[[], comparison.RunComparison | None]
+
 _FLAG = "--kernelprof-against"
 
 
-def begin(config: pytest.Config, settings: Settings, collector: Collector) -> Baselines:
-    """The baselines of this process's tests; in the process that reports, register a plugin.
+def begin(
+    config: pytest.Config, settings: Settings, collector: Collector, comparisons: list[Compared]
+) -> Callable[[str], Baseline | None]:
+    """What looks up the baseline of a test; in the process that reports, register a plugin.
+
+    Args:
+        comparisons: gets what says how the run compares.
 
     Raises:
         pytest.UsageError: there is nothing to compare with, or a margin is malformed.
@@ -55,53 +63,43 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector) -> Ba
         allowed = judge.allowances(tuple(map(judge.parse_allowance, settings.fail_on)))
     except ValueError as error:
         raise pytest.UsageError(f"ini key kernelprof_fail_on: {error}") from None
-    if hasattr(config, "workerinput"):
-        return Baselines(collector.prepared["profiles"], allowed)
-    baseline = RunBaseline(config, settings.run_document or "", collector, allowed)
-    config.pluginmanager.register(baseline)
-    return baseline
+    if not hasattr(config, "workerinput"):
+        baseline = RunBaseline(config, settings.run_document or "", collector, allowed)
+        config.pluginmanager.register(baseline)
+        comparisons.append(baseline.comparison)
+    return partial(baseline_of, collector.prepared["profiles"], allowed)
 
 
-class Baselines:
-    """The profiles of an earlier run, in a file: memory holds only those of the test that runs."""
+def write_profiles(file: str, tests: Iterable[Test]) -> None:
+    """Write the profiles of an earlier run to a file: memory holds only those of the test that
+    runs."""
+    packed = ((one.id, codec.encode(pack(Run((_lean(one),))))) for one in tests)
+    with closing(connect(file)) as database, database:
+        database.execute("CREATE TABLE tests (id TEXT PRIMARY KEY, profiles BLOB)")
+        database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
 
-    def __init__(self, file: str, allowed: Mapping[str, judge.Allowance]) -> None:
-        self._file = file
-        self._allowed = allowed
 
-    def write(self, tests: Iterable[Test]) -> None:
-        """Write the file."""
-        packed = ((one.id, codec.encode(pack(Run((_lean(one),))))) for one in tests)
-        with closing(connect(self._file)) as database, database:
-            database.execute("CREATE TABLE tests (id TEXT PRIMARY KEY, profiles BLOB)")
-            database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
+def baseline_of(file: str, allowed: Mapping[str, judge.Allowance], test: str) -> Baseline | None:
+    """The profiles of a test in the earlier run; None if there are none.
 
-    def comparison(self) -> comparison.RunComparison | None:
-        """What the run was compared with so far; None in a worker, whose controller knows."""
+    Raises:
+        IncompleteProfile: the file cannot be read: it is gone, or on another machine than this
+            worker of pytest-xdist.
+    """
+    asked = "SELECT profiles FROM tests WHERE id = ?"
+    try:
+        with closing(connect(f"{Path(file).as_uri()}?mode=ro", uri=True)) as database:
+            row = database.execute(asked, (codec.text(test),)).fetchone()
+    except Error as error:
+        raise IncompleteProfile(
+            f"{_FLAG}: {file} cannot be read here ({error}). It holds the profiles of the run "
+            "document, on the machine that started pytest: start pytest-xdist workers on that "
+            "machine (-n), and let no test remove files from the temporary folder"
+        ) from None
+    if row is None:
         return None
-
-    def of(self, test: str) -> Baseline | None:
-        """The profiles of a test in the earlier run; None if there are none.
-
-        Raises:
-            IncompleteProfile: the file cannot be read: it is gone, or on another machine than this
-                worker of pytest-xdist.
-        """
-        asked = "SELECT profiles FROM tests WHERE id = ?"
-        try:
-            with closing(connect(f"{Path(self._file).as_uri()}?mode=ro", uri=True)) as database:
-                row = database.execute(asked, (codec.text(test),)).fetchone()
-        except Error as error:
-            raise IncompleteProfile(
-                f"{_FLAG}: {self._file} cannot be read here ({error}). It holds the profiles of "
-                "the run document, on the machine that started pytest: start pytest-xdist "
-                "workers on that machine (-n), and let no test remove files from the temporary "
-                "folder"
-            ) from None
-        if row is None:
-            return None
-        run = unpack(codec.decode(row[0], Document))
-        return Baseline(test, run_documents.profiles_of(run.tests), self._allowed)
+    run = unpack(codec.decode(row[0], Document))
+    return Baseline(test, run_documents.profiles_of(run.tests), allowed)
 
 
 def _lean(test: Test) -> Test:
@@ -110,24 +108,20 @@ def _lean(test: Test) -> Test:
     return Test(test.id, tuple(replace(one, **less) for one in test.profiles))
 
 
+@dataclass(slots=True)
 class Baseline:
     """The profiles of a test in an earlier run.
 
-    Args:
+    Attributes:
         test: its node id. profiles: those of the earlier run, by key.
         allowed: what each metric may grow by.
+        seen: how many profiles of each label were compared.
     """
 
-    def __init__(
-        self,
-        test: str,
-        profiles: Mapping[run_documents.Key, Profile],
-        allowed: Mapping[str, judge.Allowance],
-    ) -> None:
-        self._test = test
-        self._profiles = profiles
-        self._allowed = allowed
-        self._seen: Counter[str] = Counter()
+    test: str
+    profiles: Mapping[run_documents.Key, Profile]
+    allowed: Mapping[str, judge.Allowance]
+    seen: Counter[str] = field(default_factory=Counter)
 
     def verdicts(self, profile: Profile) -> tuple[Verdict, ...]:
         """How the test's next profile compares; empty if the earlier run has no profile of its
@@ -139,7 +133,7 @@ class Baseline:
 
     def note(self, profile: Profile) -> None:
         """Count a profile: the next one is compared with the one after it."""
-        self._seen[profile.label] += 1
+        self.seen[profile.label] += 1
 
     def times_so_far(self, profile: Profile) -> tuple[Verdict, ...]:
         """How the judged times compare while rounds are still taken. By this the engine decides on
@@ -156,13 +150,11 @@ class Baseline:
         )
 
     def _compared(self, profile: Profile) -> comparison.ProfileComparison | None:
-        key = run_documents.Key(self._test, profile.label, self._seen[profile.label])
-        old = self._profiles.get(key)
-        return (
-            None
-            if old is None
-            else run_documents.compare_profile(key, [old], profile, self._allowed)
-        )
+        key = run_documents.Key(self.test, profile.label, self.seen[profile.label])
+        old = self.profiles.get(key)
+        if old is None:
+            return None
+        return run_documents.compare_profile(key, [old], profile, self.allowed)
 
     def _judgement(
         self, found: comparison.ProfileComparison, profile: Profile
@@ -176,7 +168,7 @@ class Baseline:
             return "not judged", f"{delta_words(found)}, but cold", ""
         if undecided:
             return "undecided", "", _why_undecided(undecided[0], profile)
-        times = (one for one in self._allowed.values() if METRICS[one.metric].kind == "timed")
+        times = (one for one in self.allowed.values() if METRICS[one.metric].kind == "timed")
         is_disturbed = found.untimed == comparability.DISTURBED and profile.conditions.disturbed
         if is_disturbed and any(one.judged for one in times):
             return "undecided", "", "disturbed"
@@ -197,7 +189,7 @@ def _why_undecided(one: comparison.MetricDelta, profile: Profile) -> Reason:
     return "second look" if one.name in profile.second_look else "interval"
 
 
-class RunBaseline(Baselines):
+class RunBaseline:
     """In the process that reports: refuses the document of another suite, and says what was
     compared.
 
@@ -212,7 +204,7 @@ class RunBaseline(Baselines):
         collector: Collector,
         allowed: Mapping[str, judge.Allowance],
     ) -> None:
-        self._path, self._collector = path, collector
+        self._path, self._collector, self._allowed = path, collector, allowed
         self._refused = bool(config.getoption("collectonly", False))
         try:
             old = run_documents.read_run(os.path.join(config.invocation_params.dir, self._path))
@@ -222,9 +214,9 @@ class RunBaseline(Baselines):
             self._keys = dict.fromkeys(run_documents.profiles_of(tests))
             if not self._keys:
                 raise RunFileError(f"{self._path}: it holds no profile to compare with")
-            super().__init__(str(_folder(config) / "profiles"), allowed)
-            self.write(tests)
-            collector.prepared |= {"run_document": path, "profiles": self._file}
+            file = str(_folder(config) / "profiles")
+            write_profiles(file, tests)
+            self._collector.prepared |= {"run_document": self._path, "profiles": file}
         except (RunFileError, OSError, Error) as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
 

@@ -58,6 +58,7 @@ class RunRecord:
     def __init__(self, config: pytest.Config) -> None:
         self._config, self._state = config, run_state(config)
         self._collector, self._settings = self._state.collector, self._state.settings
+        self._state.run_of = self.run_of
         self._files = _files_of(config, self._settings)
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
@@ -129,11 +130,9 @@ class RunRecord:
         try:
             self._collector.say(f"kernelprof: {path}: {write_file(path, form, run)}")
         except Exception as error:
-            why = error.strerror if isinstance(error, OSError) else None
-            why = why or f"{type(error).__name__}: {error}"
-            self._collector.say(
-                f"kernelprof: {flag_of(form)}: {path} cannot be written ({why})", red=True
-            )
+            why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            words = f"kernelprof: {flag_of(form)}: {path} cannot be written ({why})"
+            self._collector.say(words, red=True)
             fail(session)
         else:
             for words in run.unfinished:
@@ -264,21 +263,17 @@ def for_tables(taken: profile.Profile, *, kernels: bool = False) -> profile.Prof
     Args:
         kernels: whether some are listed one by one in any case.
     """
-    one_by_one = kernels or taken.outcome == "failed"
-    kept = taken.kernels[:MOST_KERNELS] if one_by_one else ()
+    most = MOST_KERNELS if kernels or taken.outcome == "failed" else 0
+    there = [metric for metric in taken.metrics.values() if metric.value is not None]
     return replace(
         taken,
-        metrics={
-            name: replace(metric, rounds=())
-            for name, metric in taken.metrics.items()
-            if metric.value is not None
-        },
+        metrics={metric.name: replace(metric, rounds=()) for metric in there},
         second_look={},
-        kernels=tuple(map(_with_less, kept)),
-        more_kernels=_groups(taken, len(kept)),
+        kernels=tuple(map(_with_less, taken.kernels[:most])),
+        more_kernels=_groups(taken, most),
         variants=(),
-        copies=tuple(map(_with_less, taken.copies[:MOST_KERNELS])) if one_by_one else (),
-        waits=tuple(map(_with_less, taken.waits[:MOST_KERNELS])) if one_by_one else (),
+        copies=tuple(map(_with_less, taken.copies[:most])),
+        waits=tuple(map(_with_less, taken.waits[:most])),
         gaps=profile.Gaps(),
         timeline=None,
     )
@@ -286,9 +281,8 @@ def for_tables(taken: profile.Profile, *, kernels: bool = False) -> profile.Prof
 
 def _groups(taken: profile.Profile, kept: int) -> tuple[profile.KernelGroup, ...]:
     """The other kernels by name, those that take most; the rest as one group without a name."""
-    groups = sorted(
-        (*grouped(taken.kernels[kept:]), *taken.more_kernels), key=lambda one: -one.duration_us
-    )
+    others = (*grouped(taken.kernels[kept:]), *taken.more_kernels)
+    groups = sorted(others, key=lambda one: -one.duration_us)
     told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
     rest = groups[MOST_NAMES:]
     if rest:

@@ -111,11 +111,9 @@ class Snapshots:
         here = device_folder(device, current_device(device).name)
         if self.updates:
             _refuse_unwritable(os.path.dirname(path))
+        elsewhere = tuple(one for one in others if one != here)
         entry = SnapshotReport(
-            file=self.from_root(path),
-            device=here,
-            key=key_of(item),
-            elsewhere=tuple(one for one in others if one != here),
+            file=self.from_root(path), device=here, key=key_of(item), elsewhere=elsewhere
         )
         return SnapshotJudge(
             entry,

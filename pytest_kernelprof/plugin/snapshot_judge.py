@@ -49,10 +49,8 @@ class SnapshotJudge:
         self._file_exists = file is not None
         self._checks, self._collects, self._strict = checks, collects, strict
         kept = self.kept if checks else None
-        self._kept: dict[KeptKey, comparison.KeptProfile] = dict(
-            snapshots.numbered(kept.profiles if kept else ())
-        )
-        self._made = kept.made_with if kept else {}
+        profiles, self._made = (kept.profiles, kept.made_with) if kept else ((), {})
+        self._kept: dict[KeptKey, comparison.KeptProfile] = dict(snapshots.numbered(profiles))
         self._seen: Counter[str] = Counter()
         self._states: list[comparison.TestState] = []
         self._whys: dict[str, None] = {}
@@ -91,9 +89,8 @@ class SnapshotJudge:
     def _verdict(self, kept: comparison.KeptProfile, profile: Profile) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"
         found = replace(snapshots.compare(kept, self._made, profile), test=test)
-        return judge.verdict_of(
-            found, profile, *judge.status_of(found, profile, strict=self._strict)
-        )
+        status = judge.status_of(found, profile, strict=self._strict)
+        return judge.verdict_of(found, profile, *status)
 
     def note(self, profile: Profile) -> None:
         """Take note of the test's next profile, with its verdicts."""

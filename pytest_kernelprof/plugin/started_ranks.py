@@ -25,7 +25,6 @@ from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.units import whole_number
@@ -75,7 +74,7 @@ class Ranks:
         with test.ledger.asking(request):
             ended = self._ended(fn, args, kwargs)
             for rank, one in enumerate(ended):
-                for record in (codec.decode(data, Profile) for data in one.profiles):
+                for record in one.profiles:
                     if record.rank in (None, record.ranks[0].rank):  # it has the others in it
                         test.ledger.keep_record(record, request)
                 test.ledger.unsaved += one.unsaved
@@ -253,7 +252,7 @@ class Ended:
         skipped: why it skipped the test; None if it did not.
     """
 
-    profiles: tuple[bytes, ...] = ()
+    profiles: tuple[Profile, ...] = ()
     unfinished: tuple[Request, ...] = ()
     unsaved: tuple[str, ...] = ()
     returned: bytes = b""
@@ -281,8 +280,10 @@ def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
         ended.told = "".join(traceback.format_exception(error))
         ended.raised = _pickled(error)
         leave(test.id, f"raised {type(error).__name__}: {error}")
-    ended.profiles = tuple(map(codec.encode, test.ledger.judged()))
-    ended.unfinished, ended.unsaved = test.ledger.records().unfinished, tuple(test.ledger.unsaved)
+    ended.profiles = test.ledger.judged()
+    left = test.ledger.records().unfinished
+    ended.unfinished = tuple(replace(one, group=None) for one in left)  # which no other process has
+    ended.unsaved = tuple(test.ledger.unsaved)
     home.send(ended)
     home.close()
 
@@ -300,8 +301,8 @@ def _measured(
 ) -> api.Profile:
     """``profile(fn)``, by the plan and the limits of the test, with its arguments and ranks."""
     # The function may catch what is raised here; the test reports it all the same.
-    request = Request(called, remedy="catch expected exceptions inside the callable")
+    request = Request(called, remedy=measuring.IN_CALLABLE, group=given[1])
     with test.ledger.asking(request):
         api.refuse_no_callable(fn)
-        measuring.measure_call(test, plan, fn, given[0], request, given[1])
+        measuring.measure_call(test, plan, fn, given[0], request)
     return test.ledger.last or measuring.nothing_to_look_at(test, "profile")

@@ -13,6 +13,7 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.outcome import Conclusion, Records, Request, conclude
+from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.comparison import ProfileComparison
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile, Verdict
@@ -40,7 +41,8 @@ def of(
     *profiles: Profile, undecided: str = "warn", warn_only: bool = False, **more: Any
 ) -> Conclusion:
     records = Records(profiles=profiles, profiled=True, **more)
-    return conclude(records, "t.py::test_it", undecided=undecided, warn_only=warn_only)
+    settings = Settings({"undecided": undecided, "warn_only": warn_only})
+    return conclude(records, "t.py::test_it", settings)
 
 
 def test_kept_limits_are_nothing_to_tell() -> None:
@@ -74,7 +76,7 @@ def test_an_incomplete_profile_without_a_limit_is_an_error_too() -> None:
 
 def test_what_nobody_asked_for_is_no_error() -> None:
     assert of(mlp(integrity=LOST), asked=False) == Conclusion()
-    assert conclude(Records(asked=False), "t.py::test_it") == Conclusion()
+    assert conclude(Records(asked=False), "t.py::test_it", Settings({})) == Conclusion()
     assert "profile incomplete" in words_of(
         of(mlp(integrity=LOST), asked=False, limits=("x",)), IncompleteProfile
     )
@@ -114,7 +116,9 @@ def test_beside_one_that_applies_it_does_not_skip() -> None:
 
 
 def test_a_test_that_asks_and_profiles_nothing_is_an_error() -> None:
-    assert "profiled nothing" in words_of(conclude(Records(), "t.py::test_it"), IncompleteProfile)
+    assert "profiled nothing" in words_of(
+        conclude(Records(), "t.py::test_it", Settings({})), IncompleteProfile
+    )
 
 
 def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
@@ -124,6 +128,7 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
                 unmeasured="--kernelprof-disable: nothing is measured", limits=("max_kernels",)
             ),
             "t.py::test_it",
+            Settings({}),
         )
         == Conclusion()
     )
@@ -140,12 +145,15 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     ids=["limits of a comparison", "a region that did not end", "alone", "a comparison not held"],
 )
 def test_a_limit_that_judged_nothing_is_an_error(records: Records, words: str) -> None:
-    assert words in words_of(conclude(records, "t.py::test_it"), IncompleteProfile)
+    assert words in words_of(conclude(records, "t.py::test_it", Settings({})), IncompleteProfile)
 
 
 def test_a_region_without_limits_may_end_early() -> None:
     early = replace(STEP, limits=())
-    assert conclude(Records(profiled=True, unfinished=(early,)), "t.py::test_it") == Conclusion()
+    assert (
+        conclude(Records(profiled=True, unfinished=(early,)), "t.py::test_it", Settings({}))
+        == Conclusion()
+    )
 
 
 def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
@@ -181,7 +189,7 @@ def with_snapshot(profile: Profile) -> Profile:
     ],
 )
 def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: bool) -> None:
-    found = conclude(records, "a b.py::test_it")
+    found = conclude(records, "a b.py::test_it", Settings({}))
     remedy = "    pytest --kernelprof-update 'a b.py::test_it'"
     assert words_of(found, LimitExceeded).startswith("snapshot: ") or not accepts
     assert found.accepts == accepts
@@ -191,7 +199,9 @@ def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: boo
 
 def test_a_broken_comparison_is_a_failure() -> None:
     found = conclude(
-        Records(profiled=True, compared=True, broken=("min_speedup(2): ...",)), "t.py::test_it"
+        Records(profiled=True, compared=True, broken=("min_speedup(2): ...",)),
+        "t.py::test_it",
+        Settings({}),
     )
     assert words_of(found, LimitExceeded) == "min_speedup(2): ..."
 

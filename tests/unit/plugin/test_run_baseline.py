@@ -20,7 +20,7 @@ from pytest_kernelprof.measure.policy import (
     next_step,
     plan_of,
 )
-from pytest_kernelprof.plugin.run_baseline import Baseline, Baselines
+from pytest_kernelprof.plugin.run_baseline import Baseline, baseline_of, write_profiles
 from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.profile import Profile, Verdict
@@ -173,18 +173,17 @@ def test_times_that_fail_nothing_take_no_more_rounds() -> None:
 def test_each_test_is_read_by_itself_and_one_that_the_run_has_not_has_nothing(
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "profiles"
-    baselines = Baselines(str(file), COUNTS)
-    baselines.write([Test(ID, (calls_of(1),))])
-    found = baselines.of(ID)
+    file = str(tmp_path / "profiles")
+    write_profiles(file, [Test(ID, (calls_of(1),))])
+    found = baseline_of(file, COUNTS, ID)
     assert found is not None
     assert verdict(found, calls_of(2)).outcome == "failed"
-    assert baselines.of("test_it.py::test_new") is None
+    assert baseline_of(file, COUNTS, "test_it.py::test_new") is None
 
 
 def test_a_file_of_profiles_that_is_gone_is_no_internal_error(tmp_path: Path) -> None:
     with pytest.raises(IncompleteProfile, match="cannot be read here"):
-        Baselines(str(tmp_path / "gone"), COUNTS).of(ID)
+        baseline_of(str(tmp_path / "gone"), COUNTS, ID)
 
 
 def test_a_rank_that_launches_more_is_named() -> None:

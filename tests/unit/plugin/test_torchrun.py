@@ -20,6 +20,7 @@ from pytest_kernelprof.gpu.procfs import started_at
 from pytest_kernelprof.plugin import torchrun
 from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.measuring import MeasuredTest
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
 from pytest_kernelprof.records import codec
 
@@ -268,9 +269,9 @@ def test_a_whole_call_with_a_snapshot_is_agreed_on_and_one_that_is_looked_at_is_
     agreed: list[str] = []
     agreeing = MeasuredTest.agreeing
 
-    def told(test: MeasuredTest, call: str, group: object = None) -> AbstractContextManager[Any]:
-        agreed.append(call)
-        return agreeing(test, call, group)
+    def told(test: MeasuredTest, request: Request) -> AbstractContextManager[Any]:
+        agreed.append(request.what)
+        return agreeing(test, request)
 
     said.setattr(MeasuredTest, "agreeing", told)
     pytester.makepyfile(test_it="import torch\ndef test_it(): torch.ones(2) + 1")
