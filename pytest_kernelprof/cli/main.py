@@ -207,13 +207,13 @@ COMMANDS = {
         _flag("--new", "add entries only; change none"),
     ),
     "doctor": _command(
-        "find problems that prevent or distort measurements, with remedies",
+        "find what prevents or distorts measurements",
         "doctor",
         "0 if measurements are possible, 1 if they are not",
         "doctor.run",
     ),
     "noise": _command(
-        "measure how much times vary on this machine, and print margins for limits",
+        "measure how much times vary here; print margins for limits",
         "noise --processes=5",
         "0 if it measured, 2 for an error",
         "noise.run",
@@ -279,12 +279,20 @@ def _forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help with the commands alone in their list, without what stands for any of them."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        told = super()._format_action(action)
+        return told.partition("\n")[2] if action.nargs == argparse.PARSER else told
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kernelprof",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.set_defaults(function=None)
     parser.add_argument("--version", action="store_true", help="print the version and exit")

@@ -178,16 +178,11 @@ class Snapshots:
         if self.updates:
             lines = self._updated(session, tests, unused)
         else:
-            reported = self._config.getoption("kernelprof_report")
             lines = snapshot_lines(
-                [
-                    (test.id, told)
-                    for test, told in tests
-                    if test.outcome == "passed" or (reported and told.state == "worse")
-                ],
+                [(test.id, told) for test, told in tests if test.outcome == "passed"],
                 len(unused),
                 verbose=self._config.get_verbosity() > 0,
-                counts_alone=reported,
+                reported=self._config.getoption("kernelprof_report"),
             )
         for line in lines:
             self._collector.say(line, yellow=True)

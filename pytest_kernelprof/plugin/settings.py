@@ -223,7 +223,7 @@ class Settings:
         example="False",
     )
     stacks = _flag(
-        "record Python stacks, so that regions and whole tests name source lines too",
+        "record Python stacks, so that blocks and whole tests name source lines too",
         "measure",
         example="True",
     )
@@ -253,8 +253,8 @@ class Settings:
         _LINES._replace(
             expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
         ),
-        "fail tests that are worse than a git revision, another checkout or an earlier run "
-        "(--kernelprof-json)",
+        "fail tests that are worse than a git revision (main, HEAD~1), another checkout or an "
+        "earlier run (--kernelprof-json)",
         "compare",
     )
     against_timeout = _seconds(
@@ -371,8 +371,11 @@ _EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if fi
 OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 # For ``pytest --markers``.
 MARKER_LINE = (
-    f"{OPTIONS_FORM}: how to profile a test, each value optional. Limits are for one call of fn by "
-    "the fixture kernel_profile(fn, *args), or for the whole test if it does not use the fixture"
+    f"{OPTIONS_FORM}: how to profile a test, each value optional: calls before the first round and "
+    "rounds; the device; no flush of the L2 cache before rounds; Python stacks, which name lines; "
+    "the margin of comparisons; how many ranks take part; whether work of child processes on the "
+    "GPU is accepted. Limits are for one call of fn by the fixture kernel_profile(fn, *args), or "
+    "for the whole test if it does not use the fixture"
 )
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different

@@ -439,10 +439,11 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
 
 _FEW_LINES = 12
 _SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
+_NOT_REPORTED: tuple[TestState, ...] = ("not compared",)
 
 
 def snapshot_lines(
-    told: Sequence[tuple[str, SnapshotReport]], unused: int, *, verbose: bool, counts_alone: bool
+    told: Sequence[tuple[str, SnapshotReport]], unused: int, *, verbose: bool, reported: bool
 ) -> list[str]:
     """Return how the tests of a run compare with their snapshots, and those that differ with their
     kernels; nothing if all are as agreed, or there are none.
@@ -450,7 +451,7 @@ def snapshot_lines(
     Args:
         told: the tests, by their ids. unused: how many entries no test has.
         verbose: all tests that differ; else those whose kernels do, in a few lines.
-        counts_alone: whether a report tells the rest.
+        reported: whether a report tells what differs: then only what it leaves out.
     """
     taken = [one for _, one in told]
     counts = Counter(one.state for one in taken)
@@ -466,10 +467,12 @@ def snapshot_lines(
     reasons = {state: f" ({words})" for state, words in more.items() if words}
     parts = [
         f"{counts[state]} {TEST_STATES[state]}{reasons.get(state, '')}"
-        for state in _SHOWN
+        for state in (_NOT_REPORTED if reported else _SHOWN)
         if counts[state]
     ]
     parts += [f"{unused} unused"] if unused else []
+    if not parts:
+        return []
     lines = []
     for test, one in told:
         if one.changes or one.state == "changed" or (verbose and one.state not in (None, "same")):
@@ -481,9 +484,9 @@ def snapshot_lines(
     )
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
-    ends = f": {command}" if unused or (outdated and not counts_alone) else ""
+    ends = f": {command}" if unused or (outdated and not reported) else ""
     head = f"snapshots: {', '.join(parts)}{ends}"
-    return list(map(printable, [head, *([] if counts_alone else shown)]))
+    return list(map(printable, [head, *([] if reported else shown)]))
 
 
 def update_lines(

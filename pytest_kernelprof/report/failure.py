@@ -56,6 +56,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
     heads, more = _heads(told, base, doubt, excess)
     below = [
         *(line for one in more for line in wrapped(one, _STYLE.width)),
+        *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
         *origin,
         *([""] if origin else []),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
@@ -63,7 +64,6 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *([""] if profile.other_ranks else []),
         *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
-        *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
     ]
     return _message(heads, below)
@@ -91,8 +91,9 @@ def _heads(
     elif not words or width_of(heads[0] + lines) <= _STYLE.width:
         heads[0] += lines
         more += filter(None, [words])
-    else:
-        more.append(", ".join(filter(None, [words, excess.lines])))
+    else:  # the line is below with its code, if that is known
+        is_below = excess.place is not None and bool(code_of(excess.place))
+        more.append(words if is_below else ", ".join(filter(None, [words, excess.lines])))
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
     if over > 1 and width_of(heads[0] + also) <= _STYLE.width:

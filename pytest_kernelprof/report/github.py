@@ -142,8 +142,9 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     ended = first.told in FAILED_OTHERWISE and first.causes
     said, _, rest = first.causes[0].text.partition(". ") if ended else (found_words(first), "", "")
     wrong, cause = (_together(rows) if tests > 1 else "") or said, problems[0].cause
-    if tests > 1 and len(problems) == 1 and cause is not None and cause.sign:
-        wrong += f": {cause.sign} {wording.brief(cause)}"
+    named = f"{cause.sign} {wording.brief(cause)}" if cause is not None and cause.sign else ""
+    if named and len(problems) == 1 and named not in wrong:
+        wrong = f"{named} ({wrong})"
     title = f"{wording.count(tests, 'test') if tests > 1 else first.name}: {wrong}"
     lines: list[str] = []
     for problem in problems:

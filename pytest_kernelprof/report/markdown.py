@@ -84,18 +84,16 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
 
 def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where it was measured, and why it may be of a part of the tests alone."""
-    sign, (title, rest) = _SIGNS[MARKS[summary.told].tone], summary.headline
-    yield " ".join(filter(None, ["###", sign, "kernelprof:", text(title, _LONGEST_NOTE)]))
-    yield from filter(None, [text(rest, _LONGEST_NOTE)])
-    yield f"<sub>{' · '.join(map(text, filter(None, (*summary.places, summary.integrity))))}</sub>"
+    sign, sentence = _SIGNS[MARKS[summary.told].tone], summary.sentence.removesuffix(".")
+    yield " ".join(filter(None, ["###", sign, "kernelprof:", text(sentence, _LONGEST_NOTE)]))
+    facts = (*summary.places, summary.integrity, summary.suite)
+    yield f"<sub>{' · '.join(map(text, filter(None, facts)))}</sub>"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 
 
 def _totals(summary: Summary) -> Iterator[str]:
-    """The totals; how the run compares with baselines."""
-    if summary.suite:
-        yield f"{text(summary.suite)}."
+    """How the run compares with baselines."""
     for compared in summary.compared:
         yield f"Against {code(compared.base)}: {text(compared.words, _LONGEST_NOTE)}."
         notes = [f"not compared: {words}" for words in compared.uncompared[:_MOST_NOTES]]
@@ -112,9 +110,9 @@ def _inside(words: str) -> str:
 def _item(task: Task, link: Link) -> list[str]:
     """An item of a list: where, and what to do; the command as a block that has a button to copy
     it; what else may be done."""
-    lines, what, test, (todo, command, intended), place, told = task
-    named = f"(**{text(test)}**)" if test else ""
-    where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), text(what), named]
+    lines, what, test, (todo, command, intended), place, told, _ = task
+    wrong, named = f"**{text(what)}**" if what else "", f"({text(test)})" if test else ""
+    where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), wrong, named]
     both = [" ".join(filter(None, where)), _with_code(todo)]
     item = ["<br>".join(filter(None, both)) + (":" if command else "")]
     item += [*fence([command], "sh"), _with_code(intended)] if command else []

@@ -136,23 +136,30 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     first, *more = wrapped(style.say(one.where), style.within(_SIGN).width)
     yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first)
     yield from _indented(more, _SIGN)
-    written = code(one.place) if one.place is not None else ""
+    written = code(one.place) if one.place not in (None, one.call) else ""
     yield from _indented(
         [cut_middle(style.say(written), style.width - _SIGN - _INDENT)] if written else [],
         _SIGN + _INDENT,
     )
     todo, *others = one.remedy.words or ("",)
-    told = style.say(f"{TO_DO}{todo}") if todo else ""
-    if not one.remedy.command or width_of(told) <= style.within(_SIGN).width:
-        yield from _indented(wrapped(told, style.within(_SIGN).width) if told else [], _SIGN)
+    told, room = style.say(f"{TO_DO}{todo}") if todo else "", style.within(_SIGN).width
+    if not one.remedy.command or width_of(told) <= room:
+        yield from _hanging(told, style)
     else:
-        words = style.say(f"{TO_DO}{one.remedy.what}:")
-        yield from _indented(wrapped(words, style.within(_SIGN).width), _SIGN)
+        yield from _hanging(style.say(f"{TO_DO}{one.remedy.what}:"), style)
         command = style.say(one.remedy.command)
         between = " " if width_of(command) + _INDENT <= style.width else " \\\n  "
         yield from _indented(_BEFORE_OWN.sub(between, command).splitlines(), _INDENT)
     for words in others:
-        yield from _indented(wrapped(style.say(words), style.within(_SIGN).width), _SIGN)
+        yield from _indented(wrapped(style.say(words), room), _SIGN)
+
+
+def _hanging(told: str, style: Style) -> Iterator[Line]:
+    """What to do, with its further lines below its first word."""
+    indent = _SIGN + len(TO_DO)
+    lines = wrapped(told.removeprefix(TO_DO), style.width - indent) if told else []
+    for at, line in enumerate(lines):
+        yield Span(" " * indent if at else " " * _SIGN + TO_DO), Span(line)
 
 
 def _indented(lines: Iterable[str], indent: int) -> Iterator[Line]:
@@ -168,8 +175,8 @@ def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -
     for words in (*summary.places, summary.integrity if summary.rows else ""):
         yield from style.sentence(words) if words else ()
     for one in summary.compared:
-        if one.failure:
-            failed = one.fails(warn_only=warn_only)
+        failed = one.fails(warn_only=warn_only)
+        if one.failure and not (failed and one.failed_tests):
             words = f"{ends if failed else 'only a warning'}: {one.failure}"
             yield from style.sentence(words, "red" if failed else "")
 

@@ -12,6 +12,7 @@ from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
+from pytest_kernelprof.summary.verdicts import excess_of
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _task(problem: Problem) -> Task:
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
     place = wording.first_line(told[0]) if told else worst.place
     what = _what_of(worst, problem.cause)
-    return Task(lines, what, named, problem.remedy, place, worst.told)
+    return Task(lines, what, named, problem.remedy, place, worst.told, worst.place)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:
@@ -92,7 +93,14 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
                 stem = words.partition(" [")[0]
                 return f"{words} -> {wording.brief(came[0]).removeprefix(f'{stem} ')}"
             return f"{_SIGNED[cause.sign]}{words}"
-    return found
+    culprit = _culprit(worst) if isinstance(worst, Row) else ""
+    return f"{found}; {culprit}" if culprit and culprit not in found else found
+
+
+def _culprit(worst: Row) -> str:
+    """What exceeds the first limit, if that is known."""
+    failed = (one for one in worst.profile.verdicts if one.outcome == "failed")
+    return next((excess_of(worst.profile, one).words for one in failed), "")
 
 
 _SIGNED = {"": "", "+": "new: ", "-": "gone: "}

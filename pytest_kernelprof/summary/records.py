@@ -219,7 +219,8 @@ class Task(NamedTuple):
 
     Attributes:
         lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
-        place: the first of the lines. told: how the worst of the tests is marked.
+        place: the first of the lines. told: how the worst of the tests is marked. call: the line of
+            the test that made the call.
     """
 
     lines: str
@@ -228,6 +229,7 @@ class Task(NamedTuple):
     remedy: Remedy
     place: Place | None = None
     told: Told | None = None
+    call: Place | None = None
 
     @property
     def where(self) -> str:

@@ -167,7 +167,7 @@ def delta_words(found: ProfileComparison) -> str:
         usual = f"other {found.counted}, same number" if is_other else "order or operators changed"
         if found.change == "same":
             usual = f"{wording.count(number, found.counted[:-1])}, as in the file"
-        deltas = worse_deltas(found) + [one for one in found.metrics if one.change != "worse"]
+        deltas = _telling(sorted(found.metrics, key=lambda one: one.change != "worse"))
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
     words = [delta_line(one, found.counted, sure=True) for one in worse_deltas(found) or judged]
@@ -180,9 +180,13 @@ def delta_words(found: ProfileComparison) -> str:
 
 def worse_deltas(found: ProfileComparison) -> list[MetricDelta]:
     """What is worse; launches only where they are not as many more as kernels."""
-    values = {one.name: (one.baseline, one.current) for one in found.worse}
+    return _telling(found.worse)
+
+
+def _telling(deltas: Sequence[MetricDelta]) -> list[MetricDelta]:
+    values = {one.name: (one.baseline, one.current) for one in deltas}
     same = values.get("launches") == values.get("kernels")
-    return [one for one in found.worse if one.name != "launches" or not same]
+    return [one for one in deltas if one.name != "launches" or not same]
 
 
 def count_change(one: MetricDelta, counted: str = "kernels") -> str:
@@ -506,7 +510,7 @@ def _incomplete(profile: Profile) -> Cause:
 def _over(profile: Profile) -> tuple[Cause, ...]:
     over = [one for one in profile.verdicts if one.outcome == "failed"]
     worse = [one.comparison for one in over if one.comparison is not None]
-    found = (causes_of_diff(one.kernels) for one in worse if one.kernels is not None)
+    found = map(tuple, map(_causes_of, worse))
     paired = (one.paired for one in worse if one.paired and one.paired.change == "worse")
     # Of several baselines, the first that names kernels.
     changes = (*next(filter(None, found), ()), *(Cause(wording.paired(one)) for one in paired))
@@ -516,6 +520,15 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     elif any(one.metric == "kernels" for one in limits):  # which are as many launches
         limits = [one for one in limits if one.metric != "launches"]
     return tuple(dict.fromkeys((*changes, *(_limit_cause(one, profile) for one in limits))))
+
+
+def _causes_of(found: ProfileComparison) -> Iterator[Cause]:
+    """What its kernels show; slower ones only where a time is worse."""
+    timed = any(one.spec.kind == "timed" for one in found.worse)
+    is_slower = timed or (found.paired is not None and found.paired.change == "worse")
+    for one in causes_of_diff(found.kernels) if found.kernels is not None else ():
+        if is_slower or not one.text.startswith(wording.SLOWER):
+            yield one
 
 
 def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:

@@ -67,10 +67,10 @@ def test_tests_without_a_profile_say_what_ended_them(run: Run) -> None:
     result = run(FIVE, *REPORTS)
     result.stdout.fnmatch_lines(
         [
-            *("✗ *test_crashes", "    RuntimeError: no such file *test_it.py:*"),
-            *("✗ *test_crashes_later", "    KeyError: 'mine' *test_it.py:*"),
-            *("! *test_bad_marker", "    MarkerError: *"),
-            *("! *test_measures_nothing", "    the test asks for kernel_profile but *"),
+            "✗ test_it.py:*: RuntimeError: no such file (test_crashes)",
+            "✗ test_it.py:*: KeyError: 'mine' (test_crashes_later)",
+            "! test_it.py:*: MarkerError: *",
+            "! test_it.py:*: the test asks for kernel_profile but *",
         ]
     )
     rows = [row for row in Path("run.md").read_text().splitlines() if row.startswith("| ❌")]
@@ -133,7 +133,7 @@ def test_tests_that_no_gpu_judged_are_in_the_first_line_of_each_format(
     assert result.ret == 0
     sentence = "1 of 5 tests is within its limits; 4 not judged (no CUDA device)"
     assert headline(result).startswith(sentence)
-    assert Path("run.md").read_text().startswith(f"### {sentence}")
+    assert Path("run.md").read_text().startswith(f"### kernelprof: {sentence}")
     assert f"<h1>{sentence}" in Path("run.html").read_text()
     result.stdout.fnmatch_lines(["::notice title=*%3A not judged::4 not judged (no CUDA device)"])
     suite = ElementTree.parse("junit.xml").find(".//testsuite/properties/property")
@@ -175,7 +175,7 @@ def test_dies(kernel_profile): os._exit(3)
     given = ("-n1", "--max-worker-restart=1", "--kernelprof-device=cpu", "--kernelprof-report")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *given)
     assert headline(result).startswith("1 error")
-    result.stdout.fnmatch_lines(["! *test_dies", "    worker 'gw*' crashed while running*"])
+    result.stdout.fnmatch_lines(["! *: worker 'gw*' crashed while running*"])
 
 
 def test_the_users_own_skips_and_expected_failures_leave_a_run_green(run: Run) -> None:

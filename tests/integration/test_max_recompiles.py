@@ -43,7 +43,7 @@ def test_a_compilation_at_every_call_fails(result: pytest.RunResult) -> None:
     result.stdout.fnmatch_lines(
         [
             "E   max_recompiles: 2 > 0",
-            "*compilations during the profiled calls: 2*",
+            "*calls: 2",
         ]
     )
 

@@ -212,7 +212,7 @@ def test_it(kernel_profile):
         "--kernelprof-report",
     )
     assert rows_of(result) == ["✗ 3 test_it"]
-    result.stdout.fnmatch_lines(["    KeyError: 'mine' * test_it.py:10"])
+    result.stdout.fnmatch_lines(["✗ test_it.py:10: KeyError: 'mine' (test_it)"])
 
 
 def test_what_was_not_judged_for_want_of_a_gpu_is_a_number(run: Run, no_gpu: None) -> None:

@@ -340,7 +340,7 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     ]
     name = short_name(MLP[-1].name)
     assert lines[2].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
-    assert lines[3] == "  against main (abc1234): + new"
+    assert lines[3] == "  against main (abc1234): ~ changed"
     assert lines[4].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)

@@ -71,7 +71,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Paired | None]:
 
 
 def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
-    more = SimpleNamespace(work=lambda result: (result,), why_untimed=lambda: why, device=None)
+    more = SimpleNamespace(
+        work=lambda result: (result,),
+        why_untimed=lambda: why,
+        repeated=SimpleNamespace(device=None),
+    )
     profile = SimpleNamespace(
         label=label, outcome="failed" if is_over else "passed", verdicts=(), environment=None
     )
