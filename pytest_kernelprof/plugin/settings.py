@@ -253,8 +253,7 @@ class Settings:
         _LINES._replace(
             expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
         ),
-        "fail tests that are worse than a git revision (main, HEAD~1), another checkout or an "
-        "earlier run (--kernelprof-json)",
+        "fail tests worse than a git revision (main, HEAD~1), another checkout or an earlier run",
         "compare",
     )
     against_timeout = _seconds(

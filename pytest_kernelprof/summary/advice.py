@@ -70,7 +70,8 @@ def _task(problem: Problem) -> Task:
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
     place = wording.first_line(told[0]) if told else worst.place
     what = _what_of(worst, problem.cause)
-    return Task(lines, what, named, problem.remedy, place, worst.told, worst.place)
+    call = worst.profile.place if isinstance(worst, Row) else None
+    return Task(lines, what, named, problem.remedy, place, worst.told, call)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:

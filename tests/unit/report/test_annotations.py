@@ -267,7 +267,7 @@ def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() 
         for name in ("a", "b")
     ]
     ((*_, title, data),) = told(*tests)
-    assert title == "2 tests%3A snapshot%3A kernels 4 -> 5%3A + mul"
+    assert title == "2 tests%3A + mul (snapshot%3A kernels 4 -> 5)"
     assert data.startswith("test_a, test_b: + mul, from aten::mul")
 
 
