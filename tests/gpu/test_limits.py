@@ -25,7 +25,7 @@ CASES = {
         'max_kernels(1, match="gelu")',
         'max_kernels(0, match="gelu")',
         "mlp",
-        "max_kernels(match='gelu'): 1 > 0: vectorized_elementwise *gelu*, test_it.py:*",
+        "max_kernels(match='gelu'): 1 > 0 at test_it.py:*",
     ),
     "launches": (
         "max_launches(3)",
