@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO
+from pytest_kernelprof.summary.advice import TO_DO, with_excess
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
@@ -97,7 +97,7 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
 
 MOST = 10
 """The most errors, and the most warnings, that GitHub shows of a step."""
-_MOST_LINES, _MOST_BELOW = 5, 20
+_MOST_LINES, _MOST_BELOW = 8, 20
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
 
 
@@ -145,10 +145,17 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     named = f"{cause.sign} {wording.brief(cause)}" if cause is not None and cause.sign else ""
     if named and len(problems) == 1 and named not in wrong:
         wrong = f"{named} ({wrong})"
+    elif tests == 1 and not ended:
+        wrong = with_excess(wrong, first)
     title = f"{wording.count(tests, 'test') if tests > 1 else first.name}: {wrong}"
     lines: list[str] = []
     for problem in problems:
-        whys = [_cause(one, places[0] if places else None) for one in problem.rows[0].causes]
+        here = places[0] if places else None
+        whys = [
+            part
+            for one in problem.rows[0].causes
+            for part in ([one.text] if ended else _cause(one, here).split("; "))
+        ]
         if wrong == said and ended and len(title) <= _LONGEST_TITLE:  # else the title is cut
             whys[:1] = [rest] if rest else []
         head, *more = wording.first_of(whys, _MOST_LINES, "and {} more") or [""]
@@ -164,7 +171,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         lines += [f"{TO_DO}{what}:", command] if command else [f"{TO_DO}{what}"] * bool(what)
         lines += filter(None, [intended])
     warned = not failed and first.told != "to update"
-    return Annotation(failed, warned, tests, places, title, tuple(lines), _last(first.causes[:1]))
+    return Annotation(failed, warned, tests, places, title, tuple(lines), _last(first.causes))
 
 
 def _cause(one: Cause, place: Place | None) -> str:
@@ -177,8 +184,13 @@ def _cause(one: Cause, place: Place | None) -> str:
 
 
 def _last(causes: Sequence[Cause]) -> Place | None:
-    """The last line of the first cause."""
-    return wording.source_place(causes[0].lines[-1]) if causes and causes[0].lines else None
+    """The last line of what came or exceeds a limit, in the file of the first cause."""
+    known = [wording.source_place(line) for one in causes for line in one.lines if one.sign != "-"]
+    known += [one.place for one in causes if one.sign != "-"]
+    found = [one for one in known if one is not None]
+    return max(
+        (one for one in found if one.file == found[0].file), key=lambda one: one.line, default=None
+    )
 
 
 def _together(rows: Sequence[Entry]) -> str:

@@ -69,7 +69,7 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         else:
             kept[what] += lines
     rows = details("Test by test", [*_TITLES, *kept["row"]]) if kept["row"] else []
-    told = [*head, *kept["task"], *rows, *totals, *kept["detail"]]
+    told = [*head, *kept["task"], *totals, *rows, *kept["detail"]]
     if kept["change"]:
         results = Counter(
             RESULTS[result_of(one.comparison)] for one in listed(summary).changed if one.comparison
@@ -111,7 +111,9 @@ def _item(task: Task, link: Link) -> list[str]:
     """An item of a list: where, and what to do; the command as a block that has a button to copy
     it; what else may be done."""
     lines, what, test, (todo, command, intended), place, told, _ = task
-    wrong, named = f"**{text(what)}**" if what else "", f"({text(test)})" if test else ""
+    limit, semicolon, excess = what.partition("; ")
+    wrong = f"**{text(limit)}**{semicolon}{text(excess)}" if what else ""
+    named = f"({text(test)})" if test else ""
     where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), wrong, named]
     both = [" ".join(filter(None, where)), _with_code(todo)]
     item = ["<br>".join(filter(None, both)) + (":" if command else "")]

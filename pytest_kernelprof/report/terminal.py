@@ -136,7 +136,8 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     first, *more = wrapped(style.say(one.where), style.within(_SIGN).width)
     yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first)
     yield from _indented(more, _SIGN)
-    written = code(one.place) if one.place not in (None, one.call) else ""
+    is_one = one.place is not None and one.place != one.call and " or " not in one.lines
+    written = code(one.place) if is_one and one.place else ""
     yield from _indented(
         [cut_middle(style.say(written), style.width - _SIGN - _INDENT)] if written else [],
         _SIGN + _INDENT,

@@ -94,14 +94,15 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
                 stem = words.partition(" [")[0]
                 return f"{words} -> {wording.brief(came[0]).removeprefix(f'{stem} ')}"
             return f"{_SIGNED[cause.sign]}{words}"
-    culprit = _culprit(worst) if isinstance(worst, Row) else ""
-    return f"{found}; {culprit}" if culprit and culprit not in found else found
+    return with_excess(found, worst)
 
 
-def _culprit(worst: Row) -> str:
-    """What exceeds the first limit, if that is known."""
-    failed = (one for one in worst.profile.verdicts if one.outcome == "failed")
-    return next((excess_of(worst.profile, one).words for one in failed), "")
+def with_excess(found: str, worst: Entry) -> str:
+    """Return what is wrong with a test, and what exceeds its first limit if that is known."""
+    profile = worst.profile if isinstance(worst, Row) else None
+    failed = (one for one in profile.verdicts if one.outcome == "failed") if profile else ()
+    words = next((excess_of(profile, one).words for one in failed if profile), "")
+    return f"{found}; {words}" if words and words not in found else found
 
 
 _SIGNED = {"": "", "+": "new: ", "-": "gone: "}

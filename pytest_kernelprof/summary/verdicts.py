@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Kernel, Mismatch, Place, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
 
-_MOST_HITS = 4
+_MOST_HITS, _MOST_NAMED = 4, 2
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
 _REASONS = {
     "interval": "the interval holds the limit",
@@ -469,8 +469,8 @@ class Excess(NamedTuple):
     """What exceeds a limit, as far as it is known.
 
     Attributes:
-        lines: of the code: ``model.py:17``. words: if it is one thing, its name: ``+ elementwise
-            [copy]``. place: the first of the lines.
+        lines: of the code: ``model.py:17``. words: its name, if it is one thing or two: ``+
+            elementwise [copy]``. place: the line, if it is one.
     """
 
     lines: str = ""
@@ -485,15 +485,18 @@ def excess_of(profile: Profile, verdict: Verdict) -> Excess:
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
         first, more = worse[0], [f"{len(worse) - 1} more"] if len(worse) > 1 else []
         words = ", ".join([f"{first.sign} {wording.brief(first)}".lstrip(), *more])
-        return Excess(wording.cause_lines(first), words, wording.first_line(first))
+        place = wording.first_line(first) if len(first.lines) < 2 else None  # else one of them
+        return Excess(wording.cause_lines(first), words, place)
     cause = verdict.cause or _cause_of(verdict, profile)
     if cause is None:
         return Excess()
     lines, call = wording.cause_lines(cause), wording.line_of(verdict.place or profile.place)
     lines = "" if lines == call else lines
-    words = wording.brief(cause).rpartition(": ")[2] if verdict.metric else ""  # else it names it
-    if words and ";" in cause.text:
-        words = f"{words} and others" if lines and not cause.lines else ""
+    parts = cause.text.split("; ") if verdict.metric else []  # else it names it
+    names = [wording.brief(replace(cause, text=one)).rpartition(": ")[2] for one in parts]
+    words = ", ".join(names[:_MOST_NAMED])
+    if len(names) > _MOST_NAMED:
+        words = f"{names[0]} and others" if lines and not cause.lines else ""
     return Excess(lines, words, wording.first_line(cause))
 
 

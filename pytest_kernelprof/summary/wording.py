@@ -253,10 +253,9 @@ def overhead(profile: Profile) -> str:
     if not launches or each is None:
         return ""
     kernels_us = gpu_us(profile) + (value_of(profile, "comm_time") or 0.0)
-    return (
-        f"{count(int(launches), 'launch', 'launches')} with {format_time(each)} of overhead "
-        f"each, for kernels of {format_time(kernels_us / max(1, profile.kernel_count))}"
-    )
+    times = "1 launch" if launches == 1 else f"each of {launches:,.0f} launches"
+    kernel_us = format_time(kernels_us / max(1, profile.kernel_count))
+    return f"host overhead {format_time(each)} in {times}, for kernels of {kernel_us}"
 
 
 def percent(share: float) -> str:
