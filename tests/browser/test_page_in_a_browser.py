@@ -819,20 +819,21 @@ def test_printed_it_has_counts_all_rows_and_of_each_cause_one_test_in_detail(
     page = opened(large.as_uri(), viewport={"width": width, "height": 800}).page
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("button:visible:not(th button, .tools button)").count() == 0
+    assert page.locator("button:visible:not(th button, .tools button, .at)").count() == 0
     assert page.locator("input:visible, select:visible").count() == 0
     assert "failed" in page.locator(".tools button:visible").first.inner_text()
     assert len(names(page)) == 120
     assert page.locator("th:visible", has_text="kernels").count() > 0
     causes = page.locator(".tests .group + [data-word=failed] summary").all_inner_texts()
     printed = page.locator("#printed > section")
-    assert printed.locator("> h3").all_inner_texts() == causes != []
+    assert printed.locator("> .kept > h3").all_inner_texts() == causes != []
+    assert printed.locator("> .kept svg.timeline").count() == len(causes)  # never without its name
     assert printed.locator("h3", has_text="Kernels").count() == len(causes)
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert printed.count() == 0
 
 
-def test_a_dark_page_is_printed_light_and_only_short_tables_are_kept_together(
+def test_a_dark_page_is_printed_light_and_its_tables_go_on_with_three_rows_at_least(
     opened: Opened, tmp_path: Path
 ) -> None:
     path = tmp_path / "printed.html"
@@ -844,11 +845,13 @@ def test_a_dark_page_is_printed_light_and_only_short_tables_are_kept_together(
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    breaks = page.locator("#printed table.kernels").evaluate_all(
-        "(all) => all.map((one) => [one.tBodies[0].rows.length, getComputedStyle(one).breakInside])"
-    )
-    assert {rows > 8: inside for rows, inside in breaks} == {True: "auto", False: "avoid-page"}
-    assert page.locator("footer + #printed svg.timeline").first.is_visible()
+    rows = page.locator("#printed table.kernels").last.locator("tbody tr")
+    after = rows.evaluate_all("(all) => all.map((one) => getComputedStyle(one).breakAfter)")
+    assert after[:3] == ["avoid-page", "avoid-page", "auto"]
+    assert rows.last.evaluate("(one) => getComputedStyle(one).breakBefore") == "avoid-page"
+    assert page.locator("#tests + #printed svg.timeline").first.is_visible()
+    foot = page.evaluate("document.adoptedStyleSheets[0].cssRules[0].cssText")
+    assert "2 of 2 tests break a limit" in foot
 
 
 @pytest.mark.parametrize(

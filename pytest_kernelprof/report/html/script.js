@@ -98,21 +98,30 @@
     for (const row of failed.slice(0, 6)) draw(one("details[id]", row));
     const parts = failed.map((row) => {
       const name = make("h3", {}, ...one("summary", row).cloneNode(true).childNodes);
-      const inside = one(".inside > td", row).cloneNode(true);
+      const inside = one(".inside > td > div", row).cloneNode(true);
       const found = data().details[one("details", row).id];
       const rank = found?.drawn.find((each) => each.timeline);
       const place = one(".timeline-of", inside);
+      /* With its name and its limits: a picture alone says nothing. */
+      const head = make("div", { class: "kept" }, name, ...all(":scope > .part:has(> ul > li > .s)", inside));
       if (rank && place?.firstChild) {
-        place.replaceChildren(
-          timelineOf(sceneOf(rank), rank.of, place.dataset.note, [], ON_PAPER),
-        );
+        head.append(timelineOf(sceneOf(rank), rank.of, place.dataset.note, [], ON_PAPER));
       }
-      return make("section", {}, name, ...inside.childNodes);
+      place?.remove();
+      return make("section", {}, head, ...inside.childNodes);
     });
     if (!parts.length) return;
     const heading = make("h2", {}, "One test per cause, in detail");
-    one("footer").after(make("section", { id: "printed" }, heading, ...parts));
+    one(".kept", parts[0]).prepend(heading);
+    one("#tests").after(make("section", { id: "printed" }, ...parts));
   }
+
+  /* At the foot of each printed page: the project, the verdict, when. */
+  const foot = ["header.top b", "h1", "time"].map((place) => one(place)?.textContent.trim());
+  const said = foot.filter(Boolean).join(" · ").replace(/\s+/g, " ").slice(0, 110);
+  const paper = new CSSStyleSheet();
+  paper.replaceSync(`@page { @bottom-left { content: ${JSON.stringify(said)}; } }`);
+  document.adoptedStyleSheets = [paper];
 
   /** @param {HTMLTableElement} table */
   function setUpTable(table) {
