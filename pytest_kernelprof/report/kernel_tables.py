@@ -244,8 +244,8 @@ def _line(profile: Profile, source: str) -> str:
     return f"in {wording.line_of(profile.place)}" if profile.place else ""
 
 
-def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
-    """Make a table of the memory copies."""
+def copy_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
+    """Make a table of the memory copies. ``guilty``: those that a limit fails by, from 0."""
     found = [
         TableRow(
             one.name,
@@ -254,17 +254,23 @@ def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
             us=one.duration_us,
             at=at,
             bytes=one.bytes,
+            sign=">" if at - 1 in guilty else "",
         )
         for at, one in enumerate(profile.copies, 1)
     ]
     return launch_table(Nouns("copy", "called by", "GPU"), _folded(found, most))
 
 
-def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
-    """Make a table of the host's waits for the device; on the CPU of those on a GPU."""
+def wait_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
+    """Make a table of the host's waits for the device; on the CPU of those on a GPU. ``guilty``:
+    those that a limit fails by, from 0."""
     found = [
         TableRow(
-            one.call, wording.chain(one.operators, one.call), _line(profile, one.source), at=at
+            one.call,
+            wording.chain(one.operators, one.call),
+            _line(profile, one.source),
+            ">" if at - 1 in guilty else "",
+            at=at,
         )
         for at, one in enumerate(profile.waits, 1)
     ]

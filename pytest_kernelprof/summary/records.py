@@ -189,6 +189,16 @@ class Row(Entry):
         return wording.shown_rank(self.profile)
 
     @property
+    def of_ranks(self) -> str:
+        """The ranks that fail its first failed limit, else all; empty if there is one."""
+        ranks = [one.rank for one in self.profile.ranks]
+        failed = next((one for one in self.profile.verdicts if one.outcome == "failed"), None)
+        found = wording.on_ranks(failed).removeprefix(" on ") if failed is not None else ""
+        return (
+            (found or f"ranks {wording.ends(str(ranks[0]), str(ranks[-1]))}") if ranks[1:] else ""
+        )
+
+    @property
     def each(self) -> tuple[Row, ...]:
         """All rows that it stands for."""
         return self.folded or (self,)

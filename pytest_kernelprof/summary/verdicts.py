@@ -634,6 +634,29 @@ def offending_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
     return found
 
 
+def offending_calls(profile: Profile, judged: Profile) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the waits and the copies, from 0, that broken limits count."""
+    failed = [one for one in profile.verdicts if one.outcome == "failed" and one.of_limit]
+    failed = [one for one in failed if wording.judged_rank(profile, one) is judged]
+    waits = judged.waits if any(one.metric == "syncs" for one in failed) else ()
+    ways = {one.qualifier for one in failed if one.metric.startswith("memcpy")}
+    counted = (at for at, one in enumerate(judged.copies) if ways & {"", one.direction})
+    return frozenset(range(len(waits))), frozenset(counted)
+
+
+def unprofiled_words(profile: Profile) -> list[str]:
+    """Return what to know of broken limits on times that no timeline shows."""
+    failed = (one for one in profile.verdicts if one.outcome == "failed" and one.of_limit)
+    timed = (one for one in failed if one.metric in METRICS)
+    found = (one for one in timed if "unprofiled" in METRICS[one.metric].sources)
+    return [f"{wording.title(one)} is measured without the profiler" for one in found]
+
+
+def timed_in_turn(profile: Profile) -> bool:
+    """Return whether it was timed in turn with a revision: its own times are of another run."""
+    return any(one.comparison and one.comparison.paired for one in profile.verdicts)
+
+
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
     return (
