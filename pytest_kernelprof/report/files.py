@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_kernelprof.records.document import Run
+    from pytest_kernelprof.records.profile import Place
 
 
 Content = tuple[bytes, str]
@@ -38,21 +39,24 @@ def _benchmark_json(run: Run) -> Content:
     return json.dumps(document, indent=1, allow_nan=False).encode(), words
 
 
-def _markdown(run: Run) -> Content:
-    from pytest_kernelprof.report import github, markdown
+def _link() -> Callable[[Place], str]:
+    """Where lines of code lead to, if this is a step of GitHub Actions."""
+    from pytest_kernelprof.report import github
 
-    address_of = github.links(os.getcwd(), os.environ)  # if this is a step of GitHub Actions
-    return _text(
-        markdown.markdown_of(
-            run, link=lambda place: address_of(place) if os.path.exists(place.file) else ""
-        )
-    )
+    address_of = github.links(os.getcwd(), os.environ)
+    return lambda place: address_of(place) if os.path.exists(place.file) else ""
+
+
+def _markdown(run: Run) -> Content:
+    from pytest_kernelprof.report.markdown import markdown_of
+
+    return _text(markdown_of(run, link=_link()))
 
 
 def _html(run: Run) -> Content:
     from pytest_kernelprof.report.html.page import html_of
 
-    return _text(html_of(run))
+    return _text(html_of(run, _link()))
 
 
 def _text(told: str) -> Content:

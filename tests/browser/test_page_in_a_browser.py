@@ -23,7 +23,7 @@ from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison
 from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
 from pytest_kernelprof.records.environment import Environment
-from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
+from pytest_kernelprof.records.profile import Copy, Gaps, Profile, Timeline, Verdict, Wait
 from pytest_kernelprof.report.html.page import html_of
 
 pytestmark = pytest.mark.bulk
@@ -246,7 +246,7 @@ def test_filtered_by_words_and_by_verdict(opened: Opened, made: Path) -> None:
     page.keyboard.press("/")
     page.keyboard.type("MLP te")
     assert sorted(names(page)) == ["test_many", "test_ten", "test_two", "test_worse[a-1]"]
-    page.keyboard.type("n")
+    page.keyboard.type("st_ten")
     assert names(page) == ["test_ten"]
     assert page.locator("#said").inner_text() == "1 of 5 profiles"
     page.keyboard.press("Escape")
@@ -258,6 +258,60 @@ def test_filtered_by_words_and_by_verdict(opened: Opened, made: Path) -> None:
     assert "All other tests" not in page.locator("table.tests").inner_text()
     chip.click()
     assert len(names(page)) == 5
+
+
+def test_filtered_by_cause_kernel_and_line_columns_stay_and_no_hit_is_said(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri()).page
+    said, box = page.locator("#said"), page.locator("#filter")
+    heads = page.locator("table.tests > thead th")
+    left = "(all) => all.map((one) => Math.round(one.getBoundingClientRect().x))"
+    before = heads.evaluate_all(left)
+    assert said.bounding_box()["width"] <= 1  # read aloud only
+    for words, number in (("nvjet reference_mlp.py:40", 4), ("test_two mlp.py:40", 1)):
+        box.fill(words)
+        assert len(names(page)) == number
+        assert heads.evaluate_all(left) == before
+    box.fill("metric")  # a heading
+    assert (names(page), said.inner_text()) == ([], "0 of 5 profiles")
+    assert said.bounding_box()["width"] > 50
+    box.fill("")
+    assert (len(names(page)), said.bounding_box()["width"] <= 1) == (5, True)
+
+
+def test_a_line_of_code_is_copied_with_its_path_or_leads_to_its_address(
+    opened: Opened, tmp_path: Path
+) -> None:
+    made = run_of(Test("t.py::test_it", (profile_of(5, over(5, 4)),), outcome="failed"))
+    path = tmp_path / "lines.html"
+    path.write_text(html_of(made), encoding="utf-8")
+    page = opened(path.as_uri(), permissions=["clipboard-read", "clipboard-write"]).page
+    line = page.locator(".do button.at")
+    words = line.inner_text()
+    line.click()
+    page.locator(".do button", has_text="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").endswith(words)
+    page.locator(".do button", has_text=words).wait_for()
+    path.write_text(html_of(made, lambda place: f"https://x.test/#L{place.line}"), encoding="utf-8")
+    page = opened(path.as_uri()).page
+    assert (
+        page.locator(".do a.at").get_attribute("href") == f"https://x.test/#L{words.split(':')[1]}"
+    )
+
+
+def test_the_link_of_several_tests_leads_to_their_group(opened: Opened, tmp_path: Path) -> None:
+    tests = (
+        Test(f"t.py::test_it[{i}]", (profile_of(5, over(5, 4)),), outcome="failed")
+        for i in range(3)
+    )
+    path = tmp_path / "group.html"
+    path.write_text(html_of(run_of(*tests)), encoding="utf-8")
+    page = opened(path.as_uri()).page
+    link = page.locator(".do a", has_text="3 tests")
+    link.click()
+    assert "3 tests:" in page.locator(link.get_attribute("href")).inner_text()
+    assert page.locator(".inside:visible").count() == 0
 
 
 def test_a_link_opens_the_detail(opened: Opened, large: Path) -> None:
@@ -489,6 +543,63 @@ def test_new_kernels_are_marked_by_their_place_in_launch_order(
     assert "new" in page.locator(".tl .legend").inner_text()
 
 
+def test_waits_and_copies_that_break_a_limit_are_marked_and_their_tables_stand_first(
+    opened: Opened, tmp_path: Path
+) -> None:
+    timeline = Recording()
+    timeline.add("operator", "aten::mm", 0, 20)
+    timeline.add("call", "cudaLaunchKernel", 2, 5, correlation=1)
+    timeline.add("operator", "aten::item", 30, 40)
+    timeline.add("call", "cudaMemcpyAsync", 32, 3, correlation=2)
+    timeline.add("call", "cudaStreamSynchronize", 40, 25)
+    timeline.add("kernel", GEMM, 10, 20, "device 0 stream 7", 1)
+    timeline.add("memcpy", "Memcpy DtoH", 40, 5, "device 0 stream 7", 2)
+    broken = (
+        Verdict(limit=f"max_{name}", outcome="failed", metric=name, measured=1.0, allowed=0.0)
+        for name in ("syncs", "memcpys")
+    )
+    profile = profile_of(1, *broken)
+    copy = Copy("Memcpy DtoH", "d2h", 4, 5.0, ("aten::item",))
+    wait = Wait("cudaStreamSynchronize", ("aten::item",))
+    made = replace(profile, timeline=timeline.timeline(), copies=(copy,), waits=(wait,))
+    page = drawn(opened, tmp_path, made)
+    assert page.locator(".rings").get_attribute("d").count("M") == 4  # operator, two calls, copy
+    assert page.locator(".arrows.marked").get_attribute("d").count("M") == 1
+    assert "> item" in labels(page)
+    titles = [one.partition(" ")[0] for one in page.locator(".inside h3").all_inner_texts()]
+    assert titles[:6] == ["Limits", "Timeline", "Waits", "Memory", "Kernels", "Operators"]
+    marked = page.locator(".inside ins").all_text_contents()
+    assert [one.removeprefix(">breaks a limit: ").strip() for one in marked] == [
+        "cudaStreamSynchronize",
+        "Memcpy DtoH",
+        "aten::item",
+    ]
+    another = replace(made, waits=(wait, wait))  # which of them the timeline has is not known
+    page = drawn(opened, tmp_path, replace(another, copies=()))
+    assert not page.locator(".rings").get_attribute("d")
+
+
+def test_a_box_too_narrow_for_its_mark_has_it_above(opened: Opened, tmp_path: Path) -> None:
+    profile = profile_of(300, over(300, 0))
+    page = drawn(opened, tmp_path, profile)
+    signs = page.locator(".signs text")
+    assert set(signs.all_text_contents()) == {">"}
+    number = signs.count()
+    page.get_by_role("button", name="Zoom in").click(click_count=12)
+    page.wait_for_timeout(100)
+    assert signs.count() < number / 10  # the others have it inside
+
+
+def test_what_no_timeline_shows_is_said_beside_it(opened: Opened, tmp_path: Path) -> None:
+    broken = Verdict(
+        limit="max_latency", outcome="failed", metric="latency", unit="us", measured=90.0,
+        allowed=50.0,
+    )  # fmt: skip
+    page = drawn(opened, tmp_path, profile_of(4, broken))
+    said = page.locator(".timeline-of h3").inner_text()
+    assert "max_latency is measured without the profiler" in said
+
+
 def test_on_the_cpu_the_operators_that_count_are_coloured(opened: Opened, tmp_path: Path) -> None:
     made = Recording()
     made.add("operator", "aten::linear", 0, 20)
@@ -551,7 +662,7 @@ def test_the_timeline_is_of_the_rank_that_breaks_a_limit_and_others_can_be_chose
     other = replace(profile_of(5), rank=1)
     first = replace(profile_of(4, broken), rank=0, other_ranks=(other,))
     page = drawn(opened, tmp_path, first)
-    titles = page.locator(".timeline-of h3")
+    titles = page.locator(":is(.timeline-of, .tree-of) h3")
 
     def ranks() -> list[str]:
         return [re.sub(r" (\d) .*", r" \1", one) for one in titles.all_inner_texts()]
@@ -588,6 +699,10 @@ def test_slower_kernels_are_marked(opened: Opened, tmp_path: Path) -> None:
     assert page.locator(".rings").get_attribute("d").count("M") == 1
     assert "~ gelu" in labels(page)
     assert "~ slower" in page.locator(".tl .legend").inner_text()
+    pairs = Paired(ratio=1.2, low=1.1, high=1.3, pairs=())
+    page = drawn(opened, tmp_path, held_to(new, replace(worse, paired=pairs)))  # of another run
+    assert not page.locator(".rings").get_attribute("d")
+    assert "the pairs are judged" in page.locator(".timeline-of h3").inner_text()
 
 
 def test_a_kernel_of_a_tiny_share_has_a_bar(opened: Opened, tmp_path: Path) -> None:
@@ -796,11 +911,30 @@ def test_a_table_that_is_too_wide_says_that_it_scrolls(opened: Opened, hostile: 
 
 
 def test_a_command_breaks_at_its_spaces_alone(opened: Opened, crashed: Path) -> None:
-    page = opened(crashed.as_uri(), **PHONE).page
+    page = opened(crashed.as_uri(), viewport={"width": 610, "height": 800}).page
     words = page.locator(".command span")
     tops = "(all) => all.map((one) => one.getClientRects().length)"
     assert set(words.evaluate_all(tops)) == {1}
     assert " ".join(words.all_inner_texts()) == page.locator(".command code").inner_text()
+
+
+def test_on_a_phone_the_button_has_the_command_and_opened_rows_have_the_prose(
+    opened: Opened, made: Path, crashed: Path
+) -> None:
+    settings = {**TOUCHED, "permissions": ["clipboard-read", "clipboard-write"]}
+    page = opened(crashed.as_uri(), **settings).page
+    code, copy = page.locator(".command code"), page.locator("button.copy")
+    assert code.bounding_box()["width"] <= 1
+    copy.tap()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == code.text_content()
+    plain = opened(crashed.as_uri(), **TOUCHED, java_script_enabled=False).page
+    assert plain.locator(".command code").bounding_box()["width"] > 100
+    page = opened(made.as_uri(), **TOUCHED).page
+    row = page.locator("tbody[data-word=failed]")
+    assert not row.locator(".why").is_visible()
+    row.locator("summary").tap()
+    assert row.locator(".why").is_visible()
 
 
 def test_by_keyboard_the_tests_are_a_step_away(opened: Opened, made: Path) -> None:

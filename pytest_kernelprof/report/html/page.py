@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, Source
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause, Profile
+    from pytest_kernelprof.report.markdown import Link
     from pytest_kernelprof.report.tables import Column
     from pytest_kernelprof.summary.records import Problem, Told
     from pytest_kernelprof.summary.run import Summary
@@ -72,8 +73,12 @@ def cut(words: str, longest: int = LONGEST) -> str:
     return f"{words[:half]} … {len(words) - 2 * half:,} characters … {words[-half:]}"
 
 
-def html_of(run: Run) -> str:
-    """Return the run as one HTML page, which loads nothing from anywhere."""
+def html_of(run: Run, link: Link = lambda _: "") -> str:
+    """Return the run as one HTML page, which loads nothing from anywhere.
+
+    Args:
+        link: where lines of code lead to.
+    """
     summary = summary_of(run)
     detailer = Detailer({one.baseline.source: one.short for one in summary.compared})
     page = _templates().get_template("page.html.j2")
@@ -84,6 +89,7 @@ def html_of(run: Run) -> str:
         most_rows=_MOST_ROWS,
         most_causes=terminal.MOST_CAUSES,
         detailer=detailer,
+        link=link,
         **_assets(),
     )
 
@@ -119,7 +125,7 @@ def _assets() -> dict[str, str]:
     found: dict[str, str] = {}
     for what, name in {"style": "style.css", "script": "script.js"}.items():
         file = resources.files("pytest_kernelprof.report.html") / name
-        found[what] = file.read_text(encoding="utf-8").strip()
+        found[what] = "\n".join(map(str.strip, file.read_text(encoding="utf-8").splitlines()))
         digest = base64.b64encode(hashlib.sha256(found[what].encode()).digest()).decode()
         found[f"{what}_hash"] = f"'sha256-{digest}'"
     return found
@@ -192,6 +198,7 @@ class _Tests:
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
         self._places = {id(one): f"p{at}" for at, one in enumerate(entries, 1)}
+        self._named = {id(group.entries[0][0]): group for group in groups if group.named}
         self.worst: dict[str, Told | None] = {}
         for one in sorted(entries, key=lambda one: severity(self.mark_of(one))):
             self.worst.setdefault(one.test.id, self.mark_of(one))
@@ -210,9 +217,16 @@ class _Tests:
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
 
     def place_of(self, problem: Problem) -> str:
-        """The place of the detail of its first row; empty if that has none."""
+        """The place of its group if several tests have it, else of the detail of its first row;
+        empty if that has none."""
         first = problem.rows[0].each[0]
+        if problem.tests > 1 and id(first) in self._named:
+            return self.group_place(self._named[id(first)])
         return self._places[id(first)] if isinstance(first, Row) else ""
+
+    def group_place(self, group: terminal.Group) -> str:
+        """The place of its heading."""
+        return f"g{self._places[id(group.entries[0][0])]}"
 
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
@@ -272,24 +286,30 @@ class Detailer:
         Args:
             place: of the detail on the page.
         """
-        timed, of, marks = shown = drawn_of(profile, wording.shown_rank(profile))
+        timed, of, marks, broken = shown = drawn_of(profile, wording.shown_rank(profile))
         ranks = (drawn_of(profile, one) for one in profile.ranks if one.timeline)
         drawn = sorted(ranks, key=lambda one: one.of != of) or [shown]
-        lacking = f"{of[4:]} left no timeline" if drawn[0].of != of else ""
+        lacking = [f"{of[4:]} left no timeline"] if drawn[0].of != of else []
+        lacking += verdicts.unprofiled_words(profile)
+        lacking += [_APART] if verdicts.timed_in_turn(profile) else []
         new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
         launched = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
-        waits = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
+        waiting = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
+        waits = Part(waiting + of, wait_table(timed, guilty=broken[0]))
+        copies = Part(f"Memory copies{of}", copy_table(timed, guilty=broken[1]), kind="copies")
+        calls = [(waits, bool(broken[0])), (copies, bool(broken[1]))]
         parts = [
             *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
             *self._changes(profile),
-            Part("", note=lacking, drawn="timeline-of"),
+            Part("", note="; ".join(lacking), drawn="timeline-of"),
+            *(one for one, is_broken in calls if is_broken),
             Part(what + of, launched, note=_sum_of_kernels(timed), kind="kernels"),
+            Part(of, drawn="tree-of"),
             Part(f"Metrics{of}", metric_table(timed), note="per call", kind="metrics"),
             Part(of, drawn="plots-of"),
-            Part(f"Memory copies{of}", copy_table(timed), kind="copies"),
-            Part(waits + of, wait_table(timed)),
+            *(one for one, is_broken in calls if not is_broken),
             Part(f"How {of[4:] or 'it'} was measured", kind="how", facts=_measured(timed)),
         ]
         return self._told(profile, parts), self.data.add(place, drawn, timed)
@@ -335,9 +355,12 @@ def drawn_of(profile: Profile, one: Profile) -> Drawn:
     marks = {
         "+": getattr(kernels.new_kernels(judged), "positions", ()),
         ">": verdicts.offending_kernels(profile, one),
-        "~": kernels.slower_kernels(judged),
+        "~": () if verdicts.timed_in_turn(judged) else kernels.slower_kernels(judged),
     }
-    return Drawn(judged, of, marks)
+    return Drawn(judged, of, marks, verdicts.offending_calls(profile, one))
+
+
+_APART = "a separate run; the pairs are judged"
 
 
 def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
@@ -354,8 +377,7 @@ def _sum_of_kernels(profile: Profile) -> str:
     talking = {one.kernel for one in profile.collectives}
     comm = sum(one.duration_us for at, one in enumerate(profile.kernels) if at in talking)
     apart = f" and {format_time(comm)} of communication" if comm else ""
-    in_turn = any(one.comparison and one.comparison.paired for one in profile.verdicts)
-    beside = " (a separate run; the pairs are judged)" if in_turn else ""
+    beside = f" ({_APART})" if verdicts.timed_in_turn(profile) else ""
     return f"{number} in one round, {format_time(us - comm)}{apart}{beside}"
 
 

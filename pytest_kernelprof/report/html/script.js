@@ -36,17 +36,32 @@
   tellTheme();
 
   /* Commands can be copied; where the browser does not allow that, they are selected. */
+  async function copyText(words, shown, pressed) {
+    const before = [...pressed.childNodes];
+    if (pressed.textContent === "Copied") return;
+    try {
+      await navigator.clipboard.writeText(words);
+      pressed.replaceChildren("Copied");
+      setTimeout(() => pressed.replaceChildren(...before), 1500);
+    } catch {
+      shown.classList.add("seen");
+      getSelection().selectAllChildren(shown);
+    }
+  }
   for (const copy of all("button.copy")) {
-    copy.addEventListener("click", async () => {
-      const command = copy.previousElementSibling;
-      try {
-        await navigator.clipboard.writeText(command.textContent);
-        copy.textContent = "Copied";
-        setTimeout(() => (copy.textContent = "Copy"), 2000);
-      } catch {
-        getSelection().selectAllChildren(command);
-      }
-    });
+    const command = copy.previousElementSibling;
+    copy.addEventListener("click", () => copyText(command.textContent, command, copy));
+  }
+  /* So can lines of code that lead nowhere, with the path of their file. */
+  for (const code of all("code.at")) {
+    const words = code.dataset.at ?? code.textContent;
+    const press = button("", () => copyText(words, code, press), { class: "at", title: `Copy ${words}` });
+    code.replaceWith(press);
+    press.append(code);
+  }
+  /* On a phone the prose of a row that the list at the top leads to is seen when it is opened. */
+  for (const link of all(".do a[href^='#p']")) {
+    document.getElementById(link.hash.slice(1)).closest("tbody").classList.add("told");
   }
 
   /* The tables of tests: filter, sort, and of each group only some rows at once. */
@@ -62,6 +77,7 @@
       const found = tables.map((table) => table.show());
       const [hits, rows] = [0, 1].map((i) => found.reduce((sum, each) => sum + each[i], 0));
       one("#said").textContent = `${hits} of ${rows} profiles`;
+      one("#said").classList.toggle("sr", !word && !box.value.trim());
     };
     for (const chip of chips) {
       chip.addEventListener("click", () => {
@@ -127,7 +143,6 @@
   function setUpTable(table) {
     const headings = all("tbody.section, tbody.group", table);
     const rows = all("tbody[data-word]", table);
-    const texts = new Map(rows.map((row) => [row, row.rows[0].cells[1].textContent.toLowerCase()]));
     const groups = [];
     let section = null;
     for (const body of table.tBodies) {
@@ -161,13 +176,42 @@
       return make("tbody", { class: "rest" }, make("tr", {}, cell));
     }
 
+    /** What a row is found by: its test, why it fails, its kernels and their lines. */
+    const texts = new Map();
+    function textOf(group, row) {
+      if (!texts.has(row)) {
+        const found = [group.body, row.rows[0].cells[1], one(".why", row)];
+        for (const each of all(".inside :not([data-kind=metrics]) > .scroll > table", row)) {
+          const titles = all("th, td", each.tHead).map((cell) => cell.textContent);
+          const names = all("td.c", each.tBodies[0]);
+          found.push(...names.filter((cell) => !/called by|launched by/.test(titles[cell.cellIndex])));
+        }
+        texts.set(row, found.map((each) => each?.textContent ?? "").join(" ").toLowerCase());
+      }
+      return texts.get(row);
+    }
+
+    const owners = new Map(groups.flatMap((group) => group.rows.map((row) => [row, group])));
     const fits = (row, wanted) =>
-      (!word || row.dataset.word === word) && wanted.every((each) => texts.get(row).includes(each));
+      (!word || row.dataset.word === word) &&
+      wanted.every((each) => textOf(owners.get(row), row).includes(each));
+
+    /** Columns stay where they are while rows go. */
+    const numbers = [...table.tHead.rows[0].cells].slice(2);
+    function keepColumns(isKept) {
+      const widths = numbers.map((head) => head.getBoundingClientRect().width);
+      numbers.forEach((head, i) => {
+        if (!isKept) head.style.minWidth = "";
+        else if (widths[i] && !head.style.minWidth) head.style.minWidth = `${widths[i]}px`;
+      });
+    }
+    addEventListener("resize", () => keepColumns(false));
 
     /** Returns how many rows there are to be seen, and how many there are. */
     function show() {
       const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
       const isFiltered = Boolean(word || wanted.length);
+      if (isFiltered) keepColumns(true);
       let hits = 0;
       for (const group of [...groups, whole]) group.more.hidden = true;
       for (const group of isSorted ? [whole] : groups) {
@@ -294,15 +338,13 @@
     const found = data().details[details.id];
     if (found && !drawn.has(details)) {
       drawn.add(details);
-      const [timeline, plots] = [".timeline-of", ".plots-of"].map((place) => one(place, inside));
+      const [timeline, tree, plots] = ["timeline", "tree", "plots"].map((of) => one(`.${of}-of`, inside));
       const ranks = found.drawn.filter((each) => each.timeline);
       const show = (rank) => {
         const scene = sceneOf(rank);
         const choices = ranks.length > 1 ? ranks.map((each) => choiceOf(each, each === rank)) : [];
-        timeline.replaceChildren(
-          timelineOf(scene, rank.of, timeline.dataset.note, choices),
-          treeOf(scene, rank.of) ?? "",
-        );
+        timeline.replaceChildren(timelineOf(scene, rank.of, timeline.dataset.note, choices));
+        tree.replaceChildren(treeOf(scene, rank.of) ?? "");
       };
       const choiceOf = (each, isShown) => {
         const act = () => {
@@ -444,6 +486,7 @@
         kernels: 0,
         moves: 0,
         gpu: 0,
+        broken: 0,
         sign: "",
       };
     });
@@ -499,6 +542,7 @@
     );
     const severalDevices = new Set(streams.map((lane) => numbers(lane)[0])).size > 1;
     markKernels(events, found);
+    markCalls(events, found);
     const counted = countedOf(events, found);
     const lanes = [];
     for (const lane of threads) {
@@ -511,7 +555,7 @@
       if (operators.length) {
         const boxes = operators.map((event) => ({
           ...boxOf(event, kindOf(event, counted)),
-          label: event.words.replace(PREFIX, ""),
+          label: `${event.sign} ${event.words.replace(PREFIX, "")}`.trim(),
           level: event.level,
         }));
         lanes.push({ kind: "thread", name: title, boxes, lane });
@@ -542,7 +586,9 @@
       US,
       left: timeline.left,
       length: events.reduce((length, event) => Math.max(length, event.end), 1),
-      arrows: kernels.filter((event) => event.by).map((event) => ({ from: event.by, to: event })),
+      arrows: events
+        .filter((event) => event.by && (event.kind === "k" || event.sign))
+        .map((event) => ({ from: event.by, to: event })),
       number: found.counted.length ? found.kernels : kernels.length,
       what: found.counted.length ? "operator" : "kernel",
       streams: new Set(kernels.map((event) => event.lane)).size,
@@ -554,10 +600,11 @@
 
   /** What the device did: a kernel is labelled by the operator that launched it. */
   function deviceBoxOf(event) {
-    if (event.kind !== "k") return boxOf(event, "memory");
+    if (event.kind !== "k" && !event.sign) return boxOf(event, "memory");
+    const kind = event.kind === "k" ? `k-${familyOf(event.words)}` : "memory";
     const operator = event.by?.parent?.words.replace(PREFIX, "").replace(/_+$/, "");
     const label = `${event.sign} ${operator || event.words}`.trim();
-    return { ...boxOf(event, `k-${familyOf(event.words)}`), label };
+    return { ...boxOf(event, kind), label };
   }
 
   function kindOf(event, counted = new Set()) {
@@ -576,6 +623,36 @@
     kernels.sort((a, b) => launched(a) - launched(b) || a.start - b.start);
     for (const [sign, places] of Object.entries(found.marks)) {
       for (const at of places) if (kernels[at]) kernels[at].sign ||= sign;
+    }
+  }
+
+  /** Copies and waits that break a limit, and the operators that copy and wait; none where it cannot
+   *  be told which they are. One wait an operator: its first call stands for it. */
+  function markCalls(events, found) {
+    const mark = (event) => {
+      event.sign = ">";
+      for (let above = event.parent; above; above = above.parent) above.broken += 1;
+      if (event.parent) event.parent.sign = ">";
+    };
+    const { waits = [], copies: [number, ...guilty] = [] } = found;
+    const copies = events.filter((event) => event.kind === "m");
+    if (copies.length === number) {
+      const launched = (event) => event.by?.start ?? event.start;
+      copies.sort((a, b) => launched(a) - launched(b) || a.start - b.start);
+      for (const at of guilty) {
+        copies[at].sign = ">";
+        if (copies[at].by) mark(copies[at].by);
+      }
+    }
+    const kindOf = ([call, operator]) => `${call} ${operator ?? ""}`;
+    for (const kind of new Set(waits.map(kindOf))) {
+      const calls = new Map();
+      for (const event of events) {
+        const isOne = event.kind === "c" && kindOf([event.words, event.parent?.words]) === kind;
+        if (isOne && !calls.has(event.parent ?? event)) calls.set(event.parent ?? event, event);
+      }
+      if (calls.size !== waits.filter((wait) => kindOf(wait) === kind).length) continue;
+      for (const event of calls.values()) if (!event.sign) mark(event);
     }
   }
 
@@ -692,12 +769,14 @@
     const names = lanes.map((lane) => make("text", { x: 0, y: lane.middle + 4 }, lane.name.slice(0, 22)));
     const paths = [...kinds.keys()].map((kind) => make("path", { class: kind }));
     const [axis, labels, gaps] = ["axis", "labels", "gaps"].map((name) => make("g", { class: name }));
-    const [plain, marked, rings] = ["arrows", "arrows marked", "rings"].map((name) =>
+    const [plain, marked, halos, rings] = ["arrows", "arrows marked", "halos", "rings"].map((name) =>
       make("path", { class: name }),
     );
-    const width = WIDTH - GUTTER;
-    const box = { x: GUTTER, y: 0, width, height, viewBox: `${GUTTER} 0 ${width} ${height}` };
-    const plot = make("svg", { class: "plot", ...box }, plain, marked, ...paths, rings, labels, gaps);
+    const signs = make("g", { class: "signs" });
+    const [left, width] = [GUTTER - 3, WIDTH - GUTTER + 3];
+    const box = { x: left, y: 0, width, height, viewBox: `${left} 0 ${width} ${height}` };
+    const drawnAt = [plain, marked, ...paths, halos, rings, labels, gaps, signs];
+    const plot = make("svg", { class: "plot", ...box }, ...drawnAt);
     const svg = make(
       "svg",
       { class: "timeline", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": said },
@@ -722,6 +801,7 @@
     let to = span;
     let hits = [];
     let ringed = [];
+    let signed = new Set();
     let waiting = 0;
     const x = (t) => GUTTER + ((t - from) / (to - from)) * ROOM;
 
@@ -738,7 +818,16 @@
         const right = Math.min(x(box.end), WIDTH + 4);
         const wide = Math.max(right - left > 2 ? right - left - 0.6 : right - left, NARROWEST);
         hits.push({ box, left, wide });
-        if (box.sign) ringed.push(`M${left} ${box.middle - 10}h${wide}v20h${-wide}z`);
+        if (box.sign) {
+          const [tall, broad] = [box.thick + 2, wide + 2];
+          ringed.push([`M${left - 1} ${box.middle - tall / 2}h${broad}v${tall}h${-broad}z`, wide > 6]);
+          const above = box.middle - box.thick / 2 - 4;
+          const isFree = kind.includes("stream") || (kind.includes("thread") && !box.level);
+          const isInside = box.label && wide > letters(box.sign) + 4;
+          const near = `${above} ${Math.round((left + wide / 2) / 8)}`;
+          if (!isInside && isFree && !signed.has(near)) write(signs, left + wide / 2, above, box.sign);
+          signed.add(near);
+        }
         if (wide < NARROW) {
           const at = `${box.middle} ${Math.floor(left)}`;
           if (!pixels.has(at)) pixels.set(at, new Map());
@@ -751,6 +840,8 @@
           if (wide > 46) write(gaps, left + 2, box.middle + 15, time((box.end - box.start) / US));
         } else if (box.label && wide > letters(box.label) + 6) {
           write(written.get(tone), left + 3, box.middle + 4, box.label);
+        } else if (box.sign && box.label && wide > letters(box.sign) + 4) {
+          write(written.get(tone), left + 3, box.middle + 4, box.sign);
         }
       }
     }
@@ -763,10 +854,11 @@
 
     function draw() {
       waiting = 0;
-      [hits, ringed] = [[], []];
+      [hits, ringed, signed] = [[], [], new Set()];
       labels.replaceChildren(...written.values());
       for (const group of written.values()) group.replaceChildren();
       gaps.replaceChildren();
+      signs.replaceChildren();
       const spans = new Map([...kinds.keys()].map((kind) => [kind, new Map()]));
       const pixels = new Map();
       for (const [kind, boxes] of kinds) place(kind, boxes, spans, pixels);
@@ -776,7 +868,10 @@
         row(spans, kind, middle).push([pixel, 1]);
       }
       paths.forEach((path, i) => path.setAttribute("d", lines([...spans.values()][i])));
-      rings.setAttribute("d", ringed.slice(0, MOST_LABELS).join(""));
+      ringed.length = Math.min(ringed.length, MOST_LABELS);
+      rings.setAttribute("d", ringed.map(([path]) => path).join(""));
+      const wide = ringed.filter(([, hasRoom]) => hasRoom);
+      halos.setAttribute("d", wide.map(([path]) => path).join(""));
       drawArrows();
       drawAxis();
       const isWhole = from === 0 && to === span;
@@ -900,7 +995,7 @@
       act();
     });
     const out = button("−", acts["-"], { "aria-label": "Zoom out" });
-    const whole = button("Whole", fit, { "aria-label": "Whole round" });
+    const whole = button("Fit", fit, { "aria-label": "Fit the whole round" });
     const into = button("+", acts["+"], { "aria-label": "Zoom in" });
     const picks = choices.length ? [make("span", { class: "ranks" }, ...choices)] : [];
     const bar = make("div", { class: "zoom" }, ...picks, out, into, whole);
@@ -941,14 +1036,16 @@
     return [1, 2, 2.5, 5, 10].map((m) => m * power).find((step) => step >= rough);
   }
 
-  /* Operators as a tree: those that launch kernels, by name; the others as a number. */
+  /* Operators as a tree: those that launch kernels or break a limit, by name; the others as a
+   * number. */
   const DEEPEST = 3;
   const MOST_LINES = 60;
 
   /** A table of it; null where events are left out, and where nothing is launched. */
   function treeOf({ events, US, left }, of) {
     const operators = events.filter((event) => "oa".includes(event.kind));
-    if (left || !operators.some((event) => event.kernels)) return null;
+    const tells = (event) => event.kernels || event.broken;
+    if (left || !operators.some(tells)) return null;
     const below = new Map(operators.map((event) => [event, []]));
     const top = [];
     for (const event of operators) (below.get(event.parent) ?? top).push(event);
@@ -961,8 +1058,9 @@
     function chain(event) {
       const names = [event.words];
       for (;;) {
-        const [inner, ...others] = below.get(event).filter((each) => each.kernels);
-        if (!inner || others.length || inner.kernels !== event.kernels) return [names.join(" > "), event];
+        const [inner, ...others] = below.get(event).filter(tells);
+        const isAll = inner?.kernels === event.kernels && inner.broken === event.broken;
+        if (!isAll || others.length) return [names.join(" > "), event];
         event = inner;
         if (event.words !== names.at(-1) && names.length < 4) names.push(event.words);
       }
@@ -970,22 +1068,31 @@
 
     function level(events, depth) {
       const alike = new Map();
-      for (const event of events.filter((each) => each.kernels)) {
+      for (const event of events.filter(tells)) {
         const [name, last] = chain(event);
         if (!alike.has(name)) alike.set(name, []);
         alike.get(name).push([event, last]);
       }
       for (const [name, found] of alike) {
         const own = found.map(([event]) => event);
-        const named = make("td", { class: `c d${depth}` }, own.length > 1 ? `${name} x${own.length}` : name);
-        const gpu = (sum(own, (event) => event.gpu) / US).toFixed(1);
-        rows.push(make("tr", {}, named, ...cells(sum(own, (event) => event.kernels), gpu, host(own))));
+        const words = own.length > 1 ? `${name} x${own.length}` : name;
+        const isGuilty = found.some(([, last]) => last.sign);
+        const named = make("td", { class: `c d${depth}` }, ...(isGuilty ? guilty(words) : [words]));
+        const number = sum(own, (event) => event.kernels);
+        const gpu = number ? (sum(own, (event) => event.gpu) / US).toFixed(1) : "";
+        rows.push(make("tr", {}, named, ...cells(number || "", gpu, host(own))));
         if (depth < DEEPEST) level(found.flatMap(([, last]) => below.get(last)), depth + 1);
       }
     }
 
+    /** As in the table of kernels. */
+    function guilty(words) {
+      const told = make("span", { class: "sr" }, "breaks a limit: ");
+      return [make("ins", {}, make("b", { "aria-hidden": "true" }, ">"), told, " ", words)];
+    }
+
     level(top, 0);
-    const quiet = top.filter((event) => !event.kernels);
+    const quiet = top.filter((event) => !tells(event));
     const hidden = rows.length - MOST_LINES;
     const shown = rows.slice(0, MOST_LINES);
     if (quiet.length) {

@@ -25,11 +25,18 @@ _ESCAPED = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
 class Drawn(NamedTuple):
-    """A profile whose timeline is drawn: of which rank, and its kernels, from 0, by their sign."""
+    """A profile whose timeline is drawn.
+
+    Attributes:
+        of: which rank, in words.
+        marks: its kernels, from 0, by their sign.
+        calls: the waits and the copies, from 0, that broken limits count.
+    """
 
     profile: Profile
     of: str
     marks: Mapping[str, Collection[int]]
+    calls: tuple[Collection[int], Collection[int]] = ((), ())
 
 
 class ScriptData:
@@ -54,7 +61,12 @@ class ScriptData:
 
     def _drawn(self, one: Drawn) -> dict[str, Any]:
         timeline = one.profile.timeline
-        has_events = timeline is not None and timeline.kind
+        has_events, (waits, copies) = timeline is not None and timeline.kind, one.calls
+        guilty = [one.profile.waits[at] for at in sorted(waits)]
+        calls = {
+            "waits": [[wait.call, *wait.operators[:1]] for wait in guilty],
+            "copies": [len(one.profile.copies), *sorted(copies)] if copies else [],
+        }
         return {
             "of": one.of,
             "timeline": self._timeline(timeline) if timeline and has_events else None,
@@ -62,6 +74,7 @@ class ScriptData:
             "marks": {sign: sorted(places) for sign, places in one.marks.items() if places},
             "kernels": one.profile.kernel_count,
             "counted": self._counted(one.profile) if has_events else [],
+            **{what: told for what, told in calls.items() if told},
         }
 
     def block(self) -> Markup:
