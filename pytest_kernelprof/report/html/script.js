@@ -124,6 +124,9 @@
         head.append(timelineOf(sceneOf(rank), rank.of, place.dataset.note, [], ON_PAPER));
       }
       place?.remove();
+      /* What goes on over the page says of which test it is. */
+      const named = name.textContent.trim().replace(/\s+/g, " ");
+      for (const title of all("h3", inside)) title.append(make("small", {}, ` · ${named}`));
       return make("section", {}, head, ...inside.childNodes);
     });
     if (!parts.length) return;
