@@ -28,6 +28,7 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.report.files import FORMS
 from pytest_kernelprof.report.html import page
 from pytest_kernelprof.report.html.page import html_of
 
@@ -87,6 +88,21 @@ def test_a_failing_test_stands_once(one: str) -> None:
     (row,) = re.findall(r"<tbody data-word[^>]*>(?:(?!</tbody>).)*test_worse", one, re.DOTALL)
     assert 'data-word="failed"' in row
     assert one.count("<details id=") == 2
+
+
+def test_lines_lead_to_the_commit_of_a_step_of_github_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = {"SERVER_URL": "https://git.test", "REPOSITORY": "team/it", "SHA": "abc"}
+    for name, value in step.items():
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = run_of(Test("t.py::test_it", (profile_of(5, over(5, 4)),), outcome="failed"))
+    assert 'href="https://git.test' not in FORMS["html"](run)[0].decode()  # no such file here
+    (tmp_path / "reference_mlp.py").touch()
+    found = FORMS["html"](run)[0].decode()
+    assert 'href="https://git.test/team/it/blob/abc/reference_mlp.py#L40"' in found
 
 
 def test_one_cause_of_several_tests_is_told_once() -> None:
