@@ -92,8 +92,8 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     )
     (cause,) = broken(idle, max_launch_overhead="40us")
     assert cause.text == (
-        "the GPU works 20.0us of 100.0us (host overhead 16.0us in each of 5 launches, for kernels of "
-        "4.0us)"
+        "the GPU works 20.0us of 100.0us (host overhead 16.0us in each of 5 launches, for kernels "
+        "of 4.0us)"
     )
 
 
