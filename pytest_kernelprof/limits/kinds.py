@@ -199,7 +199,7 @@ def max_kernels(n: Any, *, match: Any = None) -> Limit:
 
 
 def max_launches(n: Any) -> Limit:
-    """At most this many launches by the host; the replay of a CUDA graph is one."""
+    """At most this many launches by the host; a CUDA graph is one."""
     return Limit("max_launches", "", "launches", _whole(n))
 
 
@@ -209,13 +209,13 @@ def max_cuda_time(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> 
 
 
 def max_launch_overhead(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this time of a call in which the GPU is idle; "30%" is a share of the call."""
+    """At most this time of a call in which the GPU is idle."""
     bound, share = _time_or_share(time, us, ms)
     return Limit("max_launch_overhead", "", "launch_overhead", bound, relative=share)
 
 
 def max_exposed_comm(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this communication time that no computation hides; "10%" is a share of the call."""
+    """At most this communication time that no computation hides."""
     bound, share = _time_or_share(time, us, ms)
     return Limit("max_exposed_comm", "", "exposed_comm_time", bound, relative=share)
 
@@ -238,12 +238,12 @@ def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
 
 
 def max_syncs(n: Any) -> Limit:
-    """At most this many waits of the host for the GPU, for example by .item()."""
+    """At most this many waits of the host for the GPU."""
     return Limit("max_syncs", "", "syncs", _whole(n))
 
 
 def max_peak_memory(size: Any) -> Limit:
-    """At most this peak of memory that a call allocates, above what was there before."""
+    """At most this peak of memory above what was there before the call."""
     return Limit("max_peak_memory", "", "peak_memory", _size(size))
 
 

@@ -370,11 +370,11 @@ _EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if fi
 OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 # For ``pytest --markers``.
 MARKER_LINE = (
-    f"{OPTIONS_FORM}: how to profile a test, each value optional. warmup: calls before the first "
-    "round; rounds: how many; flush_l2=False: leave the L2 cache as it is before a round; stacks: "
-    "name lines of blocks, too; margin: of comparisons with a revision; ranks: how many the test "
-    'starts; other_processes="ignore": accept work of child processes. Limits are for one call of '
-    "fn by the fixture kernel_profile(fn, *args), or for the whole test without the fixture"
+    f"{OPTIONS_FORM}: how to profile a test, each value optional. warmup is calls before the first "
+    "round; flush_l2=False leaves the L2 cache as it is; stacks name lines of blocks, too; margin "
+    "is of comparisons; ranks are those that the test starts; other_processes accepts work of "
+    "child processes. Limits are for one call of fn by the fixture kernel_profile(fn, *args), "
+    "without it for the whole test"
 )
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different
