@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -174,10 +174,8 @@ def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     yield from _by_name(kernels, nouns, wanted).coloured(style)
     if wanted.order is None and not profile.on_cpu:
         yield ()
-        if wanted.everything:
-            yield from _in_order(profile, wanted, style)
-        else:
-            yield from _folded_order(kernels, style)
+        every = wanted.everything
+        yield from _in_order(profile, wanted, style) if every else _folded_order(kernels, style)
 
 
 def _in_order(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
@@ -235,14 +233,13 @@ def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
 
 def _devices(profile: Profile) -> str:
     """What each of several devices did."""
-    on: defaultdict[int, list[float]] = defaultdict(list)
-    for kernel in profile.kernels:
-        on[kernel.device].append(kernel.duration_us)
+    devices = wording.grouped(profile.kernels, lambda kernel: kernel.device)
     told = (
-        f"{device}: {wording.count(len(us), 'kernel')}, {format_time(sum(us))}"
-        for device, us in sorted(on.items())
+        f"{device}: {wording.count(len(several), 'kernel')}, "
+        f"{format_time(sum(one.duration_us for one in several))}"
+        for device, several in sorted(devices.items())
     )
-    return f"on device {'; '.join(told)}" if len(on) > 1 else ""
+    return f"on device {'; '.join(told)}" if len(devices) > 1 else ""
 
 
 # The operators as a tree.

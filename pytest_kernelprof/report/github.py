@@ -125,10 +125,10 @@ class Annotation(NamedTuple):
 def annotations_of(run: Run) -> list[Annotation]:
     """Return one for each line of code to look at, worst first: tests with one cause share one, and
     so do causes at one line."""
-    at_place: dict[tuple[Place | None, bool], list[Problem]] = {}
-    for problem in summary_of(run).problems:
-        failed = any(one.failed for one in problem.rows)
-        at_place.setdefault((problem.rows[0].place, failed), []).append(problem)
+    at_place = wording.grouped(
+        summary_of(run).problems,
+        lambda one: (one.rows[0].place, any(row.failed for row in one.rows)),
+    )
     found = [_annotation(several, failed) for (_, failed), several in at_place.items()]
     return sorted(found, key=lambda one: not one.failed)
 

@@ -83,11 +83,8 @@ class BaselineSummary:
         """How many there are of each result."""
         if self.what == "profile":
             return Counter(map(result_of, self.profiles))
-        worst: dict[str, Result] = {}
-        for one in self.profiles:
-            results = (result_of(one), worst.get(one.test, "same"))
-            worst[one.test] = min(results, key=_ORDER.index)
-        return Counter(worst.values())
+        tests = wording.grouped(self.profiles, lambda one: one.test).values()
+        return Counter(min(map(result_of, several), key=_ORDER.index) for several in tests)
 
     @property
     def compared(self) -> int:
@@ -236,10 +233,9 @@ def baseline_summaries(run: Run) -> tuple[BaselineSummary, ...]:
 
 def comparisons_of(run: Run, source: Source) -> Iterator[ProfileComparison]:
     """What verdicts say; of a test that ran again, those of the last try."""
-    for test in {test.id: test for test in run.tests}.values():
-        for verdict in test.verdicts:
-            if verdict.comparison is not None and verdict.comparison.source == source:
-                yield verdict.comparison
+    last_tries = {test.id: test for test in run.tests}.values()
+    found = (verdict.comparison for test in last_tries for verdict in test.verdicts)
+    return (one for one in found if one is not None and one.source == source)
 
 
 def result_of(one: ProfileComparison) -> Result:

@@ -66,9 +66,7 @@ _KEYS: dict[Order, Callable[[Named], tuple[object, ...]]] = {
 def by_name(kernels: Sequence[Kernel], order: Order = "total") -> list[Named]:
     """Group kernels by name, in one of the orders."""
     names = tell_apart(kernel.name for kernel in kernels)
-    found: defaultdict[str, list[Kernel]] = defaultdict(list)
-    for kernel in kernels:
-        found[names[kernel.name]].append(kernel)
+    found = wording.grouped(kernels, lambda kernel: names[kernel.name])
     named = [
         Named(
             name,
@@ -207,13 +205,12 @@ def new_kernels(profile: Profile) -> NewKernels | None:
 def slower_kernels(profile: Profile) -> frozenset[int]:
     """Find the kernels, from 0, that take longer than in a baseline that the profile is worse than;
     none of a kind of which some take as long as there."""
-    kinds: defaultdict[object, list[int]] = defaultdict(list)
-    for at, kernel in enumerate(profile.kernels):
-        kinds[_launched_kind(kernel)].append(at)
+    launched = list(map(_launched_kind, profile.kernels))
+    kinds = wording.grouped(range(len(launched)), launched.__getitem__)
     failed = (one.comparison for one in profile.verdicts if one.outcome == "failed")
     diffs = (one.kernels for one in failed if one and one.rank in (None, profile.rank))
     slower = (change for diff in diffs if diff is not None for change in diff.of("slower"))
-    found = ((one.times, kinds[_launched_kind(one.side)]) for one in slower)
+    found = ((one.times, kinds.get(_launched_kind(one.side), [])) for one in slower)
     return frozenset(at for times, places in found if len(places) == times for at in places)
 
 

@@ -185,13 +185,11 @@ def _entries_of(tests: Iterable[Test]) -> Iterator[records.Entry]:
     for test in tests:
         if test.outcome == "rerun":
             continue
-        for one in test.comparisons:
-            for verdict in one.verdicts:
-                for found in verdicts.found_by([verdict]):
-                    cause = Cause(
-                        verdicts.comparison_line(one, verdict), verdict.place or test.place
-                    )
-                    yield _entry(test, verdict.outcome, found, cause)
+        judged = ((one, verdict) for one in test.comparisons for verdict in one.verdicts)
+        for one, verdict in judged:
+            for found in verdicts.found_by([verdict]):
+                cause = Cause(verdicts.comparison_line(one, verdict), verdict.place or test.place)
+                yield _entry(test, verdict.outcome, found, cause)
         told = records.told_of(test)
         if not test.profiles and told in records.FAILED_OTHERWISE:
             word = records.MARKS[told].word
@@ -222,9 +220,7 @@ def costliest_first(row: records.Row) -> Key:
 def by_file(rows: Iterable[records.Row]) -> tuple[records.Row, ...]:
     """Rows file by file: files by their worst row, then by their GPU time; inside of a file
     likewise."""
-    files: dict[str, list[records.Row]] = {}
-    for row in sorted(rows, key=worst_first):
-        files.setdefault(row.file, []).append(row)
+    files = wording.grouped(sorted(rows, key=worst_first), lambda row: row.file)
     return tuple(row for one in sorted(files.values(), key=_file_order) for row in one)
 
 
@@ -250,9 +246,7 @@ _COUNTS = tuple(
 def folded(rows: Iterable[records.Row]) -> Iterator[records.Row]:
     """The rows with those of one parametrised test that agree in mark, causes and every count told
     as one, ``test_it[fp16] and 2 more``: the one with the most GPU time. Others stand alone."""
-    groups: dict[Any, list[records.Row]] = {}
-    for row in sorted(rows, key=worst_first):
-        groups.setdefault(_what_agrees(row), []).append(row)
+    groups = wording.grouped(sorted(rows, key=worst_first), _what_agrees)
     for first, *others in groups.values():
         name = f"{first.name} and {len(others)} more"
         yield replace(first, name=name, folded=(first, *others)) if others else first
@@ -282,13 +276,11 @@ _NUMBERS = re.compile(
 def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Problem, ...]:
     """What needs a look, worst first, each test once: tests with one first cause together. Last
     come snapshots that are outdated or missing and fail nothing."""
-    found: dict[Any, list[records.Entry]] = {}
-    for one in sorted(entries, key=lambda one: records.severity(one.told)):
-        if one.told in (*records.NEEDS_A_LOOK, "to update"):
-            found.setdefault(_cause_key(one), []).append(one)
+    wanted = (one for one in entries if one.told in (*records.NEEDS_A_LOOK, "to update"))
+    ordered = sorted(wanted, key=lambda one: records.severity(one.told))
     problems = [
         records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
-        for several in found.values()
+        for several in wording.grouped(ordered, _cause_key).values()
     ]
     return tuple(sorted(problems, key=lambda one: (records.severity(one.rows[0].told), -one.tests)))
 

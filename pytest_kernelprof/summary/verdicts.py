@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -170,7 +170,7 @@ def delta_words(found: ProfileComparison) -> str:
         deltas = _telling(sorted(found.metrics, key=lambda one: one.change != "worse"))
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = [delta_line(one, found.counted, sure=True) for one in worse_deltas(found) or judged]
+    words = [delta_line(one, found.counted, sure=True) for one in _telling(found.worse) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
@@ -178,12 +178,8 @@ def delta_words(found: ProfileComparison) -> str:
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
-def worse_deltas(found: ProfileComparison) -> list[MetricDelta]:
-    """What is worse; launches only where they are not as many more as kernels."""
-    return _telling(found.worse)
-
-
 def _telling(deltas: Sequence[MetricDelta]) -> list[MetricDelta]:
+    """Without launches where they are as many more as kernels."""
     values = {one.name: (one.baseline, one.current) for one in deltas}
     same = values.get("launches") == values.get("kernels")
     return [one for one in deltas if one.name != "launches" or not same]
@@ -409,7 +405,7 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
             if one.outcome == "undecided":
                 words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
-                worse, counted = worse_deltas(one.comparison), one.comparison.counted
+                worse, counted = _telling(one.comparison.worse), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
@@ -699,10 +695,9 @@ def _kind_of(kernel: Kernel) -> _Kind:
 def _most_of(found: Sequence[_Kind]) -> Cause:
     """How many there are of each name and chain, the most frequent first, each with its lines where
     they differ. The place is the line of most of the first kind that has one."""
-    lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, chain, line in found:
-        lines[name, chain].append(line)
-    kinds = sorted(lines.items(), key=lambda one: -len(one[1]))
+    named = wording.grouped(found, lambda kind: kind[:2])
+    lines = [(kind, [line for *_, line in several]) for kind, several in named.items()]
+    kinds = sorted(lines, key=lambda one: -len(one[1]))
     words, differ = [], len({line for *_, line in found}) > 1
     for (name, chain), several in kinds:
         there = wording.cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
@@ -751,11 +746,11 @@ def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float
     """The kind of kernel that takes longest, of those that communicate or of all others; and what
     each takes."""
     talking = {one.kernel for one in profile.collectives}
-    kinds: defaultdict[_Kind, list[float]] = defaultdict(list)
-    for at, one in enumerate(profile.kernels):
-        if (at in talking) == (verdict.metric == "exposed_comm_time"):
-            kinds[_kind_of(one)].append(one.duration_us)
-    return max(kinds.items(), key=lambda one: sum(one[1]), default=(("", "", ""), []))
+    talks = verdict.metric == "exposed_comm_time"
+    kernels = (one for at, one in enumerate(profile.kernels) if (at in talking) == talks)
+    kinds = wording.grouped(kernels, _kind_of)
+    times = ((kind, [one.duration_us for one in several]) for kind, several in kinds.items())
+    return max(times, key=lambda one: sum(one[1]), default=(("", "", ""), []))
 
 
 def _waits(verdict: Verdict, profile: Profile) -> Cause:

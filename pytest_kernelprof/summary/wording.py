@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_kernelprof.records.comparison import Paired
     from pytest_kernelprof.records.environment import Conditions, Environment
     from pytest_kernelprof.records.profile import Cause, Profile, Verdict
 
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 NOUNS = {
     "kernels": ("kernel", "kernels"),
     "launches": ("launch", "launches"),
@@ -276,6 +278,14 @@ def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str
     """The first texts, and how many more there are, if any."""
     left = len(texts) - most
     return [*texts[:most], *([more.format(left)] if left > 0 else [])]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by what they have in common, wherever they stand; in the order of the first of each."""
+    found: dict[Key, list[Item]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 def count(number: int, one: str, several: str = "") -> str:
