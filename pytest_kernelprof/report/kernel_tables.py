@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ProfileComparison,
     )
     from pytest_kernelprof.records.document import ComparedCallable, Comparison, Test
-    from pytest_kernelprof.records.profile import Kernel, Profile
+    from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Wait
     from pytest_kernelprof.report.tables import Line
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import Rank
@@ -128,10 +128,7 @@ def _folded(found: Sequence[TableRow], most: int) -> list[TableRow]:
     run; of more kinds, those with a sign and the costliest are left, and one row for the others."""
     groups = [list(run) for _, run in groupby(found, lambda one: one.kind)]
     if len(groups) > most:
-        kinds: dict[tuple[str, ...], list[TableRow]] = {}
-        for one in found:
-            kinds.setdefault(one.kind, []).append(one)
-        groups = list(kinds.values())
+        groups = list(wording.grouped(found, lambda one: one.kind).values())
     rows = list(map(_together, groups))
     order = sorted(range(len(rows)), key=lambda at: (not rows[at].sign, -(rows[at].us or 0.0)))
     told = [rows[at] for at in sorted(order[:most])]
@@ -246,36 +243,30 @@ def _line(profile: Profile, source: str) -> str:
 
 def copy_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
     """Make a table of the memory copies. ``guilty``: those that a limit fails by, from 0."""
-    found = [
-        TableRow(
-            one.name,
-            wording.chain(one.operators),
-            _line(profile, one.source),
-            us=one.duration_us,
-            at=at,
-            bytes=one.bytes,
-            sign=">" if at - 1 in guilty else "",
-        )
-        for at, one in enumerate(profile.copies, 1)
+    rows = [
+        replace(_call_row(profile, one, one.name), us=one.duration_us, bytes=one.bytes)
+        for one in profile.copies
     ]
-    return launch_table(Nouns("copy", "called by", "GPU"), _folded(found, most))
+    return launch_table(Nouns("copy", "called by", "GPU"), _folded(_marked(rows, guilty), most))
 
 
 def wait_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
     """Make a table of the host's waits for the device; on the CPU of those on a GPU. ``guilty``:
     those that a limit fails by, from 0."""
-    found = [
-        TableRow(
-            one.call,
-            wording.chain(one.operators, one.call),
-            _line(profile, one.source),
-            ">" if at - 1 in guilty else "",
-            at=at,
-        )
-        for at, one in enumerate(profile.waits, 1)
-    ]
+    rows = [_call_row(profile, one, one.call) for one in profile.waits]
     what = "would wait in" if profile.on_cpu else "waits in"
-    return launch_table(Nouns(what, "called by", ""), _folded(found, most))
+    return launch_table(Nouns(what, "called by", ""), _folded(_marked(rows, guilty), most))
+
+
+def _call_row(profile: Profile, one: Copy | Wait, name: str) -> TableRow:
+    return TableRow(name, wording.chain(one.operators, name), _line(profile, one.source))
+
+
+def _marked(rows: Sequence[TableRow], guilty: Collection[int]) -> list[TableRow]:
+    """With their positions, and a sign at those that a limit fails by."""
+    return [
+        replace(row, at=at + 1, sign=">" if at in guilty else "") for at, row in enumerate(rows)
+    ]
 
 
 # Metrics and ranks.
@@ -376,10 +367,9 @@ def change_table(
     """
     sides = [side for one in changes for side in (one.baseline, one.current) if side is not None]
     names = tell_apart(side.name for side in sides)
-    together: dict[tuple[bool, int], list[KernelChange]] = {}
-    for at, one in enumerate(changes):
-        is_alone = one.kind not in ADDED_OR_REMOVED
-        together.setdefault((is_alone, at if is_alone else one.hunk), []).append(one)
+    together = wording.grouped(
+        changes, lambda one: one.hunk if one.kind in ADDED_OR_REMOVED else f"alone {id(one)}"
+    )
     rows = [row for several in together.values() for row in _changed_rows(several, names)]
     if len(rows) > most:
         rows = [*rows[:most], TableRow(f"... and {len(rows) - most} more lines")]
@@ -477,10 +467,10 @@ def diff_words(diff: KernelDiff) -> str:
 
 
 def _counted(diff: KernelDiff) -> str:
+    before = wording.count(diff.baseline_kernels, diff.what[:-1])
     if diff.baseline_kernels != diff.current_kernels:
-        return f"{wording.count(diff.baseline_kernels, diff.what[:-1])} -> {diff.current_kernels}"
-    state = "some changed" if diff.added_or_removed else "unchanged"
-    return f"{wording.count(diff.current_kernels, diff.what[:-1])}, {state}"
+        return f"{before} -> {diff.current_kernels}"
+    return f"{before}, {'some changed' if diff.added_or_removed else 'unchanged'}"
 
 
 def nouns_of(diff: KernelDiff) -> Nouns:
