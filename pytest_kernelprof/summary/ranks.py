@@ -101,12 +101,10 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
 
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield whom the others wait for; why that is unknown, if they communicate."""
-    straggler = _straggler_words([one.profile for one in ranks])
-    if straggler:
+    if straggler := _straggler_words([one.profile for one in ranks]):
         yield straggler
     whys = [wording.note_of(one.profile, "comm_wait") for one in ranks]
-    unmatched = next((why for why in whys if why.startswith(_UNMATCHED)), "")
-    if unmatched:
+    if unmatched := next((why for why in whys if why.startswith(_UNMATCHED)), ""):
         yield f"It is unknown who waits for whom: {unmatched.removeprefix(_UNMATCHED)}."
 
 

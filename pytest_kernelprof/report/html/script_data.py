@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 400
 _PARTS = 100
 """Times are in hundredths of microseconds."""
-_ESCAPED = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
+_ESCAPED = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})
 
 
 class Drawn(NamedTuple):
@@ -81,10 +81,7 @@ class ScriptData:
         """The text between the tags of a script: nothing in it ends that, or begins another."""
         names = json.dumps(list(map(printable, self._names)), separators=(",", ":"))
         details = ",".join(f"{json.dumps(place)}:{told}" for place, told in self._details.items())
-        whole = f'{{"names":{names},"details":{{{details}}}}}'
-        for character, escape in _ESCAPED.items():
-            whole = whole.replace(character, escape)
-        return Markup(whole)
+        return Markup(f'{{"names":{names},"details":{{{details}}}}}'.translate(_ESCAPED))
 
     def _timeline(self, one: Timeline) -> dict[str, Any]:
         """Columns of whole numbers: times as parts of a microsecond, starts from the one before."""
