@@ -141,12 +141,11 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
     on_cpu = isinstance(worst, Row) and worst.profile.on_cpu
     fix = fix_words(worst.causes, on_cpu=on_cpu)
-    is_open = (
-        snapshot is not None and snapshot.state in _SNAPSHOTS and not any(_raised(test.verdicts))
-    )
-    if snapshot is not None and (snapshot.accepts or is_open):
-        accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
-        return Remedy(accept, _accepting(snapshot.device))
+    if snapshot is not None:
+        is_open = snapshot.state in _SNAPSHOTS and not any(_raised(test.verdicts))
+        if snapshot.accepts or is_open:
+            accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
+            return Remedy(accept, _accepting(snapshot.device))
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
     rounds = [one.rounds for one in test.verdicts if one.outcome == "undecided"]
@@ -378,14 +377,11 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
 def unjudged_words(tests: Iterable[Test]) -> list[str]:
     """Limits that say nothing of the device that was measured, beside others of their test that
     were judged, by the reason: ``max_syncs not judged in 2 tests (not applicable on the CPU)``."""
-    found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for test in tests:
-        if not test.not_judged and test.outcome != "rerun":
-            for one in wording.limits_of(test.profiles):
-                if one.outcome == "not judged":
-                    found[one.why].append((test.id, wording.title(one)))
+    judged = (one for one in tests if not one.not_judged and one.outcome != "rerun")
+    limits = ((test.id, one) for test in judged for one in wording.limits_of(test.profiles))
+    left = (one for one in limits if one[1].outcome == "not judged")
     return [
-        f"{', '.join(dict.fromkeys(limit for _, limit in several))} not judged in "
+        f"{', '.join(dict.fromkeys(wording.title(limit) for _, limit in several))} not judged in "
         f"{wording.count(len({test for test, _ in several}), 'test')} ({why})"
-        for why, several in found.items()
+        for why, several in wording.grouped(left, lambda one: one[1].why).items()
     ]

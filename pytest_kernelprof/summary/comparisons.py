@@ -102,9 +102,8 @@ class BaselineSummary:
             return f"no {self.what} could be compared with {self.base}"
         are = "are" if worse > 1 else "is"
         what = f"compared {self.what}" if self.counts["not compared"] else self.what
-        return (
-            f"{worse or 'none'} of {wording.count(number, what)} {are} {wording.WORSE}{self.base}"
-        )
+        compared = wording.count(number, what)
+        return f"{worse or 'none'} of {compared} {are} {wording.WORSE}{self.base}"
 
     @property
     def words(self) -> str:

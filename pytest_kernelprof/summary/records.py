@@ -194,9 +194,8 @@ class Row(Entry):
         ranks = [one.rank for one in self.profile.ranks]
         failed = next((one for one in self.profile.verdicts if one.outcome == "failed"), None)
         found = wording.on_ranks(failed).removeprefix(" on ") if failed is not None else ""
-        return (
-            (found or f"ranks {wording.ends(str(ranks[0]), str(ranks[-1]))}") if ranks[1:] else ""
-        )
+        named = found or f"ranks {wording.ends(str(ranks[0]), str(ranks[-1]))}"
+        return named if ranks[1:] else ""
 
     @property
     def each(self) -> tuple[Row, ...]:

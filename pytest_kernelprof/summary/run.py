@@ -468,9 +468,8 @@ def _open_words(counts: records.Counts, limits: Sequence[str]) -> str:
     """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
     reasons = counts.unjudged.most_common()
     whys = [f"{number} {why}" if len(reasons) > 1 else why for why, number in reasons]
-    why = (
-        f" ({', '.join(wording.first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
-    )
+    named = ", ".join(wording.first_of(whys, _MOST_REASONS, "{} more reasons"))
+    why = f" ({named})" if named else ""
     if limits and all(one.endswith(why) for one in limits):  # which say it, too
         why = ""
     tests = _counted((counts.told["not judged"], f"not judged{why}", f"not judged{why}"))
@@ -571,13 +570,8 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
         shown = rest[:_COSTLIEST]
     else:
         shown = [] if told else [row for row in rest if row.told == "passed"][:_MOST_PASSED]
-    return Listed(
-        changed=tuple(changed),
-        rows=by_file(shown),
-        left=_left_words(
-            rest, {each.test.id for one in (*problems, *changed, *shown) for each in one.each}
-        ),
-    )
+    tests = {each.test.id for one in (*problems, *changed, *shown) for each in one.each}
+    return Listed(tuple(changed), by_file(shown), _left_words(rest, tests))
 
 
 def _change_of(row: records.Row) -> ProfileComparison | None:

@@ -655,9 +655,8 @@ def timed_in_turn(profile: Profile) -> bool:
 
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
-    return (
-        replace(cause, text=f"{wording.ONLY}{judged.rank}: + {cause.text}") if cause.text else None
-    )
+    words = f"{wording.ONLY}{judged.rank}: + {cause.text}"
+    return replace(cause, text=words) if cause.text else None
 
 
 def _extra_on(judged: Profile, profile: Profile, verdict: Verdict) -> Counter[_Kind]:
