@@ -37,11 +37,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
     """
     told = _open_verdicts(profile.verdicts)
     doubt = wording.doubt(profile.conditions)
-    unjudged = [
-        verdicts.verdict_line(one)
-        for one in wording.limits_of([profile])
-        if one.outcome == "not judged"
-    ]
+    limits = wording.limits_of([profile])
+    unjudged = [verdicts.verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = verdicts.causes_of(profile, "failed"), profile.on_cpu
     fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
@@ -206,20 +203,17 @@ def _kernel_lines(
         return [*lines, why]
     guilty = verdicts.guilty_kernels(profile, judged)
     lines += ["> breaks a limit"] if guilty else []
-    table = kernel_tables.kernel_table(
-        judged, new=new if judged is profile else None, guilty=guilty
-    )
+    marked = new if judged is profile else None
+    table = kernel_tables.kernel_table(judged, new=marked, guilty=guilty)
     return [*lines, *table.lines(style)]
 
 
 def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
-    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
+    found = (one.comparison for one in profile.verdicts if one.comparison is not None)
     lines = []
-    for one in found:
-        if one.change in ("worse", "changed", "undecided") and (
-            told := kernel_tables.diff_lines(one, style)
-        ):
+    for one in (one for one in found if one.change in ("worse", "changed", "undecided")):
+        if told := kernel_tables.diff_lines(one, style):
             there = {line[:1] for line in told}
             marks = [words for words in ("+ new", "- gone", "~ changed") if words[0] in there]
             lines += [f"against {bases[one.source]}: {', '.join(marks)}".rstrip(), *told, ""]

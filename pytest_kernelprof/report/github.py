@@ -162,10 +162,8 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         if tests > 1:
             together = _together(problem.rows) if len(problems) > 1 else ""  # the title is of all
             together = "" if together.partition(": ")[0] in head else together
-            names = ", ".join(
-                wording.first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
-            )
-            head = ": ".join(filter(None, [names, together, head]))
+            names = wording.first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
+            head = ": ".join(filter(None, [", ".join(names), together, head]))
         lines += filter(None, [head, *more])
         what, command, intended = problem.remedy
         lines += [f"{TO_DO}{what}:", command] if command else [f"{TO_DO}{what}"] * bool(what)

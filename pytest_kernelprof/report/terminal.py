@@ -138,10 +138,8 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     yield from _indented(more, _SIGN)
     is_one = one.place is not None and one.place != one.call and " or " not in one.lines
     written = code(one.place) if is_one and one.place else ""
-    yield from _indented(
-        [cut_middle(style.say(written), style.width - _SIGN - _INDENT)] if written else [],
-        _SIGN + _INDENT,
-    )
+    shown = cut_middle(style.say(written), style.width - _SIGN - _INDENT)
+    yield from _indented([shown] if shown else [], _SIGN + _INDENT)
     todo, *others = one.remedy.words or ("",)
     told, room = style.say(f"{TO_DO}{todo}") if todo else "", style.within(_SIGN).width
     if not one.remedy.command or width_of(told) <= room:
