@@ -382,9 +382,8 @@ def side_by_side_lines(
     rows = list(_folded(kernels))
     fits = len(rows) <= most
     differs = bool(diff.added_or_removed or diff.retimed)
-    changes = kernel_tables.change_table(
-        diff.retimed if fits else diff.changes, kernel_tables.nouns_of(diff), most
-    )
+    shown = diff.retimed if fits else diff.changes
+    changes = kernel_tables.change_table(shown, kernel_tables.nouns_of(diff), most)
     if differs and fits:
         lines += [(), *_sides(rows, diff).coloured(style)]
     if differs and (changes.signs or diff.left_out):
@@ -422,11 +421,8 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
         sign = "" if before and now else "+" if now else "-"
         line = wording.either_line(row.line, lines)
         rows.append(dataclasses.replace(row, line=line, sign=sign, us=us, before_us=old_us))
-    rows.append(
-        kernel_tables.TableRow(
-            f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us
-        )
-    )
+    total = f"{unit.name} in all"
+    rows.append(kernel_tables.TableRow(total, us=diff.current_us, before_us=diff.baseline_us))
     old = kernel_tables.time_column("old", [one.before_us for one in rows], unit)
     new = kernel_tables.time_column("new", [one.us for one in rows], unit)
     return kernel_tables.table_of_rows((old, new), kernel_tables.nouns_of(diff), rows)
@@ -476,9 +472,8 @@ def snapshot_lines(
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
             lines += [f"    {line}" for line in kernel_tables.change_lines(one.changes)]
-    shown = (
-        lines if verbose else wording.first_of(lines, _FEW_LINES, "  ... and {} more lines with -v")
-    )
+    most = len(lines) if verbose else _FEW_LINES
+    shown = wording.first_of(lines, most, "  ... and {} more lines with -v")
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
     ends = f": {command}" if unused or (outdated and not reported) else ""
@@ -503,14 +498,13 @@ def update_lines(
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
     looser = [
-        f"looser: {file}::{key}{f' [{label}]' if label else ''}: "
-        + ", ".join(count_change(change) for change in changes)
+        f"looser: {wording.with_label(f'{file}::{key}', label)}: "
+        + ", ".join(map(count_change, changes))
         for file, one in edited
         for key, label, changes in one.looser
     ]
     not_kept = [f"not kept: {test}: {why}" for test, why in refused]
-    not_kept = wording.first_of(
-        not_kept, kernel_tables.MOST_ROWS, "... and {} more that are not kept"
-    )
+    more = "... and {} more that are not kept"
+    shown = wording.first_of(not_kept, kernel_tables.MOST_ROWS, more)
     head = [f"snapshots: {', '.join(told)}"] if told else []
-    return list(map(printable, (*head, *looser, *not_kept)))
+    return list(map(printable, (*head, *looser, *shown)))
