@@ -117,7 +117,9 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1 at test_it.py:5"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels(match='gelu|mm'): 2 > 1 at test_it.py:5: aten::mm, aten::gelu"]
+    )
 
 
 def test_match_ignores_case(run: Run) -> None:
@@ -184,5 +186,9 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 60 > 9", "  1, ... * aten::mul x30 *", "  2, ... * aten::add x30 *"]
+        [
+            "E   max_kernels: 60 > 9: aten::mul x30, aten::add x30",
+            "  1, ... * aten::mul x30 *",
+            "  2, ... * aten::add x30 *",
+        ]
     )

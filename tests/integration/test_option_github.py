@@ -98,10 +98,12 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call, line = (code.index(one) + 1 for one in ("    kernel_profile(work)", f"{' ' * 12}x + 1"))
-    assert f"test_it.py,line={call},title=test_many%3A max_kernels%3A 200 > 150::" in command
-    assert (
-        f"aten::add x100 at test_it.py:{line}; aten::mul x100 at test_it.py:{line + 2}" in command
-    )
+    assert f"test_it.py,line={call},title=test_many%3A max_kernels%3A 200 > 150; " in command
+    for cause in (
+        f"aten::add x100 at test_it.py:{line}",
+        f"aten::mul x100 at test_it.py:{line + 2}",
+    ):
+        assert cause in command
     todo = "%0Ato do: call fewer operators, or allow max_kernels(200), then run again:%0Apytest "
     assert command.endswith(f"{todo}test_it.py::test_many --kernelprof-device=cpu")
 
