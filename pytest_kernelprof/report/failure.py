@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -151,7 +152,8 @@ def _origin(profile: Profile, told: Sequence[Verdict], guilty: Place | None) -> 
 
 def code_of(place: Place) -> str:
     """Return the line of code as it is written; empty where that is not known."""
-    return printable(linecache.getline(place.file, place.line).strip())
+    # Of a file that is not here, linecache would read one of that name on the path of imports.
+    return printable(linecache.getline(os.path.abspath(place.file), place.line).strip())
 
 
 def code_lines(place: Place) -> list[str]:

@@ -13,7 +13,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Copy, HostShares, Place, Profile, Wait
-from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.failure import code_of, failure_message
 
 
 def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]:
@@ -144,6 +144,17 @@ def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
     lines = message(slow, max_launch_overhead="1us")
     at = lines.index("  overhead of each launch: 12.0us")
     assert lines[at + 1] == "  host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting"
+
+
+def test_no_code_is_shown_of_another_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "named_twice.py").write_text("x = 'of another file'\n")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    assert code_of(Place("named_twice.py", 1)) == ""
+    assert code_of(Place("other/named_twice.py", 1)) == "x = 'of another file'"
 
 
 def test_tables_fit_80_columns() -> None:
