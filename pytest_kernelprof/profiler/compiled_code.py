@@ -17,6 +17,7 @@ import contextlib
 import functools
 import gc
 import mmap
+import operator
 import os
 import re
 import sys
@@ -347,14 +348,14 @@ def watch_calls() -> Iterator[WatchedCalls]:
     """Watch from any thread. A call costs a look into its graph or library."""
     watched, torch = WatchedCalls(), load_torch()
     packages = getattr(torch._C, "_aoti", None)
-    library = load_torch().library.Library
+    giver = operator.attrgetter("library.Library")(torch)
     with contextlib.ExitStack() as undoing:
         for kind in vars(packages).values() if packages else ():
             for name in ("run", "boxed_run"):
                 if isinstance(kind, type) and name in vars(kind):
                     look_first(undoing, kind, name, watched.look_at_package)
         look_first(undoing, torch._C.ScriptMethod, "__call__", watched.look_at_script)
-        look_first(undoing, library, "impl", watched.look_at_giver)
+        look_first(undoing, giver, "impl", watched.look_at_giver)
         yield watched
 
 
