@@ -432,11 +432,16 @@ def with_lines_if(wanted: bool, measurement: Measurement) -> Profile:
 
 def with_blamed_timeline(record: Profile, measurement: Measurement) -> Profile:
     """The profile with the timeline of the rank that breaks a limit, if this rank keeps its own: a
-    report shows that one. All ranks of the call ask; the one that is blamed sends it."""
+    report shows that one. All ranks of the call ask; the one that is blamed sends it. It is judged
+    without as well: an error hides no verdict."""
     is_over = any(one.outcome == "failed" for one in record.verdicts)
     is_blamed = is_over and wording.shown_rank(record) is record
-    own = record.timeline or measurement.timeline() if is_blamed else Timeline()
-    found = measurement.agreement.gather("the timeline", own)
+    try:
+        own = record.timeline or measurement.timeline() if is_blamed else Timeline()
+        found = measurement.agreement.gather("the timeline", own)
+    except (Exception, OutcomeException) as error:
+        measurement.agreement.broke(error)
+        return record
     by_rank = zip((one.rank for one in record.ranks), found, strict=True)
     sent = {rank: timeline for rank, timeline in by_rank if timeline.kind and record.timeline}
     others = (replace(one, timeline=sent.get(one.rank)) for one in record.other_ranks)

@@ -128,6 +128,27 @@ def test_the_rank_that_breaks_a_limit_sends_its_timeline(
     assert [one.timeline for one in kept.ranks] == timelines
 
 
+class LosesTheOther(OfTwo):
+    """An agreement of two ranks, of which the other one does not come for the timeline."""
+
+    def gather(self, what: str, own: Any, *, patience_s: float = 0.0) -> tuple[Any, ...]:
+        if what == "the timeline":
+            raise TimeoutError("rank 1 did not come")
+        return own, own
+
+
+def test_a_rank_that_does_not_send_its_timeline_hides_no_verdict(tmp_path: Path) -> None:
+    one, two = (profile((kernel("k", "aten::add"),) * 2, rank=rank) for rank in (0, 1))
+    both = replace(one, other_ranks=(two,))
+    agreement: Any = LosesTheOther()
+    found = dataclasses.replace(
+        measured(tmp_path, both), attribute=lambda: replace(both), agreement=agreement
+    )
+    kept = ledger(max_kernels=1).keep(found, CALL, Timeline()).record
+    assert [verdict.outcome for verdict in kept.verdicts] == ["failed"]
+    assert [str(error) for error in agreement.broken] == ["rank 1 did not come"]
+
+
 def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None:
     many = ("aten::add",) * (MOST_KERNELS // 2 + 1)
     book = ledger()
