@@ -137,6 +137,15 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     assert failure_message(known).splitlines()[1] == "  against the earlier run: + new"
 
 
+@pytest.mark.parametrize(("metric", "is_blamed"), [("syncs", False), ("cuda_time", True)])
+def test_a_slower_kernel_is_the_cause_of_a_time_alone(metric: str, *, is_blamed: bool) -> None:
+    slow = [replace(MLP[0], duration_us=MLP[0].duration_us * 2), *MLP[1:]]
+    kernels = diff_profiles(mlp(), profile(slow))
+    assert kernels.of("slower")
+    told = failure_message(held_to(profile(slow), of(delta(metric, 1, 2), kernels=kernels)))
+    assert ("to do: make nvjet" in told) == is_blamed
+
+
 def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:
     before, after = profile(old), profile(new)
     return compare(kept_of(before), made_with(before.environment), after)
