@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.records.document import Run
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.files import why_no_file, write_file
 
 
@@ -53,3 +54,22 @@ def test_times_for_trackers_need_pytest_benchmark(
     monkeypatch.setattr("pytest_kernelprof.report.files.find_spec", lambda name: None)
     why = why_no_file("benchmark_json", str(tmp_path / "times.json"))
     assert why == "it needs pytest-benchmark: pip install 'pytest-kernelprof[benchmark]'"
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_lines_lead_to_the_commit_of_a_step_of_github_actions_where_their_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    step = {"SERVER_URL": "https://git.test", "REPOSITORY": "team/it", "SHA": "abc"}
+    for name, value in {**step, "WORKSPACE": str(tmp_path)}.items():
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    Path("here.py").touch()
+    crashed = [
+        Test(f"{name}.py::test_it", outcome="failed", place=Place(f"{name}.py", 3), why="no")
+        for name in ("here", "elsewhere")
+    ]
+    write_file("told", form, Run(tuple(crashed)))
+    told = Path("told").read_text()
+    assert "https://git.test/team/it/blob/abc/here.py#L3" in told
+    assert "elsewhere.py#L3" not in told
