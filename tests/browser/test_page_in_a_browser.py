@@ -702,7 +702,7 @@ def test_slower_kernels_are_marked(opened: Opened, tmp_path: Path) -> None:
     pairs = Paired(ratio=1.2, low=1.1, high=1.3, pairs=())
     page = drawn(opened, tmp_path, held_to(new, replace(worse, paired=pairs)))  # of another run
     assert not page.locator(".rings").get_attribute("d")
-    assert "the pairs are judged" in page.locator(".timeline-of h3").inner_text()
+    assert "not the pairs that are judged" in page.locator(".timeline-of h3").inner_text()
 
 
 def test_a_kernel_of_a_tiny_share_has_a_bar(opened: Opened, tmp_path: Path) -> None:

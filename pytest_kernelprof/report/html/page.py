@@ -291,7 +291,8 @@ class Detailer:
         drawn = sorted(ranks, key=lambda one: one.of != of) or [shown]
         lacking = [f"{of[4:]} left no timeline"] if drawn[0].of != of else []
         lacking += verdicts.unprofiled_words(profile)
-        lacking += [_APART] if verdicts.timed_in_turn(profile) else []
+        apart = [_APART] if verdicts.timed_in_turn(profile) else []
+        lacking, per_call = lacking + apart, "; ".join(["per call", *apart])
         new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
         launched = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
@@ -307,7 +308,7 @@ class Detailer:
             *(one for one, is_broken in calls if is_broken),
             Part(what + of, launched, note=_sum_of_kernels(timed), kind="kernels"),
             Part(of, drawn="tree-of"),
-            Part(f"Metrics{of}", metric_table(timed), note="per call", kind="metrics"),
+            Part(f"Metrics{of}", metric_table(timed), note=per_call, kind="metrics"),
             Part(of, drawn="plots-of"),
             *(one for one, is_broken in calls if not is_broken),
             Part(f"How {of[4:] or 'it'} was measured", kind="how", facts=_measured(timed)),
@@ -360,7 +361,7 @@ def drawn_of(profile: Profile, one: Profile) -> Drawn:
     return Drawn(judged, of, marks, verdicts.offending_calls(profile, one))
 
 
-_APART = "a separate run; the pairs are judged"
+_APART = "a separate run, not the pairs that are judged"
 
 
 def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:

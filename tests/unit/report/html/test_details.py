@@ -15,6 +15,7 @@ from pytest_kernelprof.records.comparison import (
     KernelChange,
     KernelDiff,
     KernelSide,
+    Paired,
     ProfileComparison,
     Source,
 )
@@ -172,6 +173,14 @@ def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> 
     assert 'data-note="rank 1 left no timeline"' in Detailer({}).whole(first, "p1")[0]
     both = replace(first, other_ranks=(replace(profile_of(5), rank=1),))
     assert "left no timeline" not in Detailer({}).whole(both, "p1")[0]
+
+
+def test_of_a_test_that_is_timed_in_turn_the_numbers_are_said_to_be_of_a_separate_run() -> None:
+    paired = Paired(ratio=1.2, low=1.1, high=1.3)
+    told = compared(ProfileComparison(source="revision", change="worse", paired=paired))
+    for head in ("Kernels 4 kernels in one round, 109.6us (", "Metrics per call; "):
+        assert f"{head}a separate run, not the pairs that are judged" in told
+    assert "separate run" not in detail(profile_of(4))
 
 
 def test_what_a_limit_is_about_and_what_is_slower_is_marked_in_launch_order() -> None:

@@ -74,6 +74,14 @@ def test_it_says_what_happened_first() -> None:
         at = words.index(told, at)
 
 
+def test_of_ranks_the_hottest_kernels_are_said_to_be_of_one() -> None:
+    words = text_of(
+        html_of(run_of(Test("t.py::test_it", (of_ranks(profile_of(2), profile_of(3)),))))
+    )
+    assert "Hottest kernels of rank 0 alone" in words
+    assert "of rank 0 alone" not in text_of(html_of(ONE))
+
+
 def test_limits_and_options_in_what_to_do_are_code() -> None:
     assert "or allow <code>max_kernels(5)</code>" in html_of(ONE)
 
