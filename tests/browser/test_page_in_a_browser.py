@@ -843,6 +843,7 @@ def test_on_a_phone_the_cells_of_a_wide_table_stand_below_its_names(
     row = opened_detail(page, "test_worse")
     kernel = row.locator("table.kernels tbody tr").first
     assert kernel.evaluate("(one) => one.scrollWidth <= document.documentElement.clientWidth")
+    row.get_by_role("button", name="All columns").tap()
     titles = kernel.locator("[data-title]").evaluate_all("(all) => all.map((c) => c.dataset.title)")
     assert titles == ["#", "kernel us", "grid, block", "registers", "line", "launched by"]
     name, line = kernel.locator("a.full"), kernel.locator("td").nth(5)
@@ -917,23 +918,102 @@ def test_a_command_breaks_at_its_spaces_alone(opened: Opened, crashed: Path) -> 
     assert " ".join(words.all_inner_texts()) == page.locator(".command code").inner_text()
 
 
-def test_on_a_phone_the_button_has_the_command_and_opened_rows_have_the_prose(
+def test_on_a_phone_a_command_is_seen_whole_beside_its_button_and_opened_rows_have_the_prose(
     opened: Opened, made: Path, crashed: Path
 ) -> None:
     settings = {**TOUCHED, "permissions": ["clipboard-read", "clipboard-write"]}
     page = opened(crashed.as_uri(), **settings).page
     code, copy = page.locator(".command code"), page.locator("button.copy")
-    assert code.bounding_box()["width"] <= 1
+    box, pressed = code.bounding_box(), copy.bounding_box()
+    assert box["width"] > 100
+    assert code.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    assert box["x"] + box["width"] <= pressed["x"] <= 390 - 16 - pressed["width"]
     copy.tap()
     page.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == code.text_content()
-    plain = opened(crashed.as_uri(), **TOUCHED, java_script_enabled=False).page
-    assert plain.locator(".command code").bounding_box()["width"] > 100
     page = opened(made.as_uri(), **TOUCHED).page
     row = page.locator("tbody[data-word=failed]")
     assert not row.locator(".why").is_visible()
     row.locator("summary").tap()
     assert row.locator(".why").is_visible()
+
+
+def test_on_a_phone_what_comes_after_the_kernels_opens_by_its_heading(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    row = opened_detail(page, "test_worse")
+    metrics, head = row.locator("[data-kind=metrics]"), row.get_by_role("button", name="Metrics")
+    assert head.get_attribute("aria-expanded") == "false"
+    assert not metrics.locator("table").is_visible()
+    head.tap()
+    assert head.get_attribute("aria-expanded") == "true"
+    assert metrics.locator("table").is_visible()
+    assert row.locator(".tl").is_visible()
+    assert row.bounding_box()["height"] < 3 * 800
+    wide = opened(made.as_uri()).page
+    assert opened_detail(wide, "test_worse").locator("[data-kind=metrics] table").is_visible()
+    assert wide.locator(".fold").count() == 0
+
+
+def test_on_a_phone_a_long_table_of_kernels_has_those_that_are_marked_and_the_costliest(
+    opened: Opened, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.html"
+    old = profile_of(30)
+    extra = replace(old.kernels[0], name="extra", duration_us=0.1)
+    metrics = {**old.metrics, "kernels": replace(old.metrics["kernels"], value=31.0)}
+    new = replace(old, kernels=(*old.kernels, extra), metrics=metrics)
+    worse = ProfileComparison(source="run", change="worse", kernels=diff_profiles(old, new))
+    test = Test("t.py::test_it", (held_to(new, worse),))
+    path.write_text(html_of(run_of(test)), encoding="utf-8")
+    page = opened(path.as_uri(), **TOUCHED).page
+    opened_detail(page, "test_it")
+    rows = page.locator("table.kernels tbody tr")
+    every, seen = rows.count(), page.locator("table.kernels tbody tr:visible")
+    assert seen.count() == 8 < every
+    assert "extra" in seen.last.inner_text()
+    times = "(all) => all.map((row) => parseFloat(row.cells[1].textContent))"
+    assert sorted(seen.evaluate_all(times))[1:] == sorted(rows.evaluate_all(times))[-7:]
+    page.get_by_role("button", name=f"All {every} rows, all columns").tap()
+    assert page.locator("table.kernels tbody tr:visible").count() == every
+
+
+def test_on_a_phone_a_row_opens_wherever_it_is_tapped_and_its_name_stays_to_close_it(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    row = page.locator("tbody[data-word=failed]")
+    cell = row.locator("td[data-of=kernels]").bounding_box()
+    page.touchscreen.tap(cell["x"] + 5, cell["y"] + 5)
+    row.locator("details[open]").wait_for(state="attached")
+    row.locator("[data-kind=how]").scroll_into_view_if_needed()
+    summary = row.locator("summary")
+    assert 0 <= summary.bounding_box()["y"] < 10
+    summary.tap()
+    page.wait_for_function("!document.querySelector('.tests [open]')")
+    assert 0 <= row.bounding_box()["y"] < 800
+
+
+def test_on_a_phone_letters_of_plots_are_of_full_size(opened: Opened, tmp_path: Path) -> None:
+    limit = Verdict(
+        limit="max_cuda_time", outcome="failed", metric="cuda_time", unit="us", measured=111.0,
+        allowed=100.0,
+    )  # fmt: skip
+    path = tmp_path / "plots.html"
+    path.write_text(html_of(run_of(Test("t.py::test_it", (profile_of(4, limit),)))))
+    page = opened(path.as_uri(), **TOUCHED).page
+    opened_detail(page, "test_it")
+    page.locator("svg.strip:visible").wait_for()  # of the time that has a limit, the other is shut
+    size = """(all) => all.map((one) => {
+      const svg = one.ownerSVGElement;
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      return scale * parseFloat(getComputedStyle(one).fontSize);
+    })"""
+    texts = page.locator("svg.strip text:visible, svg.timeline text:visible")
+    assert min(texts.evaluate_all(size)) >= 11
+    ends = texts.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().right)")
+    assert max(ends) <= 390
 
 
 def test_by_keyboard_the_tests_are_a_step_away(opened: Opened, made: Path) -> None:
@@ -1002,5 +1082,8 @@ def test_people_who_cannot_see_it_can_use_it(
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     seen = opened(made.as_uri(), **settings)
     seen.open_all()
-    found = axe.Axe().run(seen.page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert {one["id"]: [node["html"][:200] for node in one["nodes"][:3]] for one in found} == {}
+    for _ in range(2):  # shut, then open
+        found = axe.Axe().run(seen.page, options={"resultTypes": ["violations"]}).response
+        found = found["violations"]
+        assert {one["id"]: [node["html"][:200] for node in one["nodes"][:3]] for one in found} == {}
+        seen.page.evaluate("document.querySelectorAll('.fold, .whole').forEach((o) => o.click())")

@@ -68,6 +68,7 @@
   const box = one("#filter");
   const chips = all(".tools [data-word]");
   const FIRST = 40;
+  const MOST_KERNELS = 8;
   let word = "";
   const tables = all("table.tests").map(setUpTable);
   if (tables.length) setUpTools();
@@ -115,6 +116,7 @@
     const parts = failed.map((row) => {
       const name = make("h3", {}, ...one("summary", row).cloneNode(true).childNodes);
       const inside = one(".inside > td > div", row).cloneNode(true);
+      for (const press of all(".fold", inside)) press.replaceWith(...press.childNodes);
       const found = data().details[one("details", row).id];
       const rank = found?.drawn.find((each) => each.timeline);
       const place = one(".timeline-of", inside);
@@ -280,7 +282,8 @@
       if (head) sortBy(head, orders(head)[0]);
       else sortBy(heads[0], null);
     });
-    table.before(select);
+    if (document.querySelectorAll("table.tests").length === 1) box.after(select);
+    else table.before(select);
     const showAll = () => {
       for (const group of [...groups, whole]) group.all = true;
     };
@@ -331,9 +334,29 @@
   const drawn = new Set();
 
   function wake(details) {
-    if (!details.open) return;
-    draw(details);
-    makeReachable(one(".inside", details.closest("tbody")));
+    const row = details.closest("tbody");
+    if (details.open) {
+      draw(details);
+      makeReachable(one(".inside", row));
+    } else if (row.getBoundingClientRect().top < 0) row.scrollIntoView();
+  }
+
+  /** On a phone what comes after the kernels opens by its heading, but for plots that have a limit. */
+  function fold(inside) {
+    if (!isNarrow.matches) return;
+    const after = "[data-kind=kernels] ~";
+    for (const part of all(`${after} .part:not(.open), ${after} div > .part:not(.open)`, inside)) {
+      const head = one("h3", part);
+      if (one(".fold", head)) continue;
+      const act = () => {
+        press.setAttribute("aria-expanded", String(!part.classList.toggle("shut")));
+        makeReachable(part);
+      };
+      const press = button("", act, { class: "fold", "aria-expanded": "false" });
+      press.append(...head.childNodes);
+      head.append(press);
+      part.classList.add("shut");
+    }
   }
 
   function draw(details) {
@@ -348,6 +371,7 @@
         const choices = ranks.length > 1 ? ranks.map((each) => choiceOf(each, each === rank)) : [];
         timeline.replaceChildren(timelineOf(scene, rank.of, timeline.dataset.note, choices));
         tree.replaceChildren(treeOf(scene, rank.of) ?? "");
+        fold(inside);
       };
       const choiceOf = (each, isShown) => {
         const act = () => {
@@ -358,7 +382,12 @@
       };
       if (ranks.length) show(ranks[0]);
       plots.append(...found.plots.filter(tells).map((plot) => plotOf(plot, plots.dataset.rank)));
+      if (isNarrow.matches) {
+        plots.prepend(...all(".open", plots));
+        tree.before(plots);
+      }
       all("table.kernels", inside).forEach(addBars);
+      fold(inside);
     }
   }
 
@@ -399,6 +428,33 @@
       });
     }
     table.classList.add("stack");
+    if (table.classList.contains("kernels") && !one(".minor", table)) shorten(table, titles);
+  }
+
+  /** Of kernels on a phone those that are marked and the costliest, with their time and their line; a
+   *  button has the others. */
+  function shorten(table, titles) {
+    const rows = [...table.tBodies[0].rows];
+    const cost = (row) => (one("ins, del", row) ? Infinity : timeOf(row));
+    const kept = new Set(rows.toSorted((a, b) => cost(b) - cost(a)).slice(0, MOST_KERNELS));
+    for (const row of rows) {
+      row.classList.toggle("minor", !kept.has(row));
+      const hasLine = Boolean(row.cells[titles.indexOf("line")]?.textContent);
+      [...row.cells].forEach((cell, i) => {
+        const isMinor = /^(#|grid, block|registers)$/.test(titles[i]) || (hasLine && / by$/.test(titles[i]));
+        cell.classList.toggle("minor", isMinor);
+      });
+    }
+    table.classList.add("brief");
+    const left = rows.length - kept.size;
+    const act = () => {
+      table.classList.remove("brief");
+      press.remove();
+    };
+    const words = left ? `All ${rows.length} rows, all columns` : "All columns";
+    const press = button(words, act, { class: "more whole" });
+    const scroll = table.parentElement;
+    (scroll.nextElementSibling?.matches(".fact") ? scroll.nextElementSibling : scroll).after(press);
   }
 
   function part(title, note, ...inside) {
@@ -444,11 +500,14 @@
   ];
   const familyOf = (name) => RULES.find(([, rule]) => rule.test(name.toLowerCase()))?.[0] ?? "other";
 
+  /** The time of a row of a table of kernels. */
+  const timeOf = (row) => numberIn(one("td.c", row).previousElementSibling.textContent);
+
   /** A bar beside each time of a table of kernels. */
   function addBars(table) {
     const rows = [...table.tBodies[0].rows];
     const names = rows.map((row) => one("td.c", row));
-    const times = names.map((cell) => numberIn(cell.previousElementSibling.textContent));
+    const times = rows.map(timeOf);
     const most = Math.max(...times);
     names.forEach((cell, i) => {
       const name = cell.textContent.replace(/^.(new|gone|slower|breaks a limit): /, "").trim();
@@ -1112,7 +1171,7 @@
   }
 
   /* Rounds of a time as dots on a scale, with the interval and what is allowed. */
-  const PLOT = { left: 112, right: 560, row: 44, top: 30 };
+  const PLOT = { right: 560, row: 44, top: 30 };
 
   const TITLES = {
     cuda_time: "GPU time of each profiled round",
@@ -1132,12 +1191,14 @@
     const [least, most] = [Math.min(...seen), Math.max(...seen)];
     const pad = (most - least) * 0.06 || Math.abs(least) * 0.01 || 1;
     const [low, high] = [least - pad, most + pad];
-    const x = (value) =>
-      PLOT.left + ((value - low) / (high - low)) * (PLOT.right - 16 - PLOT.left);
+    /* On a phone letters of full size, too. */
+    const WIDTH = Math.min(PLOT.right, widthHere());
+    const left = WIDTH < PLOT.right ? Math.max(...rows.map((row) => letters(row.name))) * 1.05 + 8 : 112;
+    const x = (value) => left + ((value - low) / (high - low)) * (WIDTH - 16 - left);
     const height = 34 + PLOT.row * rows.length;
     const named = { role: "img", "aria-label": TITLES[title] };
-    const svg = make("svg", { class: "strip", viewBox: `0 0 560 ${height}`, ...named });
-    const step = stepOf((high - low) / 5);
+    const svg = make("svg", { class: "strip", viewBox: `0 0 ${WIDTH} ${height}`, ...named });
+    const step = stepOf((high - low) / (WIDTH < 480 ? 3 : 5));
     for (let i = Math.ceil(low / step); i * step <= high; i++) {
       svg.append(
         make("path", { class: "grid", d: `M${x(i * step)} 8V${height - 22}` }),
@@ -1161,7 +1222,7 @@
       }
     });
     if (limit !== null) {
-      const isLeft = x(limit) > PLOT.right - 100;
+      const isLeft = x(limit) > WIDTH - 100;
       const at = { x: x(limit) + (isLeft ? -5 : 5), y: 13, "text-anchor": isLeft ? "end" : "start" };
       svg.append(
         make("path", { class: "limit", d: `M${x(limit)} 6V${height - 22}` }),
@@ -1171,7 +1232,9 @@
     const dots = isPairs
       ? "dots are pairs, the line is their ratio"
       : "dots are rounds, the line is the median, the band its 99 % interval";
-    return part(TITLES[title] + of, dots, svg);
+    const made = part(TITLES[title] + of, dots, svg);
+    made.classList.toggle("open", isPairs || limit !== null);
+    return made;
   }
 
   isNarrow.addEventListener("change", () => makeReachable(document));
