@@ -13,24 +13,18 @@ before the other one starts.)
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
 from pytest_kernelprof.analysis.round_events import activity_rows
-from pytest_kernelprof.records.profile import Collective, Profile
-from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced
+from pytest_kernelprof.records.profile import Collective, Metric, Profile
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced, Bools, Ints
+from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.profile import Metric
-    from pytest_kernelprof.trace.columns import Bools, Ints
-    from pytest_kernelprof.trace.correlation import Reading
-
 
 ONE_RANK = "not available on one rank: the waiting time needs the profiles of all ranks"
 _NO_COMMUNICATION = "no kernel of it communicates"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,18 +14,13 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.round_events import directions
 from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
+from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
 from pytest_kernelprof.stats.intervals import median_interval
-from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Bools, Ints
+from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.integrity import unrecorded_memsets
 from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates
 from pytest_kernelprof.units import format_time
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
-    from pytest_kernelprof.trace.columns import Bools, Ints
-    from pytest_kernelprof.trace.correlation import Reading
 
 
 def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:

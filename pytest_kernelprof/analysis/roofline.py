@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.records.recording import Roofline
-from pytest_kernelprof.trace.correlation import ancestors
+from pytest_kernelprof.trace.columns import Input, Trace
+from pytest_kernelprof.trace.correlation import Reading, ancestors
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_kernelprof.records.profile import Kernel
-    from pytest_kernelprof.trace.columns import Input, Trace
-    from pytest_kernelprof.trace.correlation import Reading
-
-    Inputs = Sequence[Input]
+Inputs = Sequence[Input]
 
 
 _ITEM_SIZE = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -13,18 +13,11 @@ from pytest_kernelprof.analysis import collectives, metric_values, round_events
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
-from pytest_kernelprof.trace.columns import MEMCPY
-from pytest_kernelprof.trace.correlation import missed_lookups
+from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, Recording
+from pytest_kernelprof.trace.columns import MEMCPY, Ints, Spans
+from pytest_kernelprof.trace.correlation import Reading, missed_lookups
 from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels
 from pytest_kernelprof.trace.vocabulary import tally
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, Recording
-    from pytest_kernelprof.trace.columns import Ints, Spans
-    from pytest_kernelprof.trace.correlation import Reading
-
 
 # What has a source line: the field of a profile, and what is compared of each.
 _PARTS: tuple[tuple[round_events.What, str, str], ...] = (

@@ -12,19 +12,16 @@ import functools
 import glob
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from types import ModuleType
+from typing import Any
 
 from pytest_kernelprof.baselines import import_redirect
+from pytest_kernelprof.baselines.import_redirect import Mapping
+from pytest_kernelprof.baselines.protocol import Launch
 from pytest_kernelprof.baselines.revision import changed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-    from types import ModuleType
-
-    from pytest_kernelprof.baselines.import_redirect import Mapping
-    from pytest_kernelprof.baselines.protocol import Launch
-    from pytest_kernelprof.records.document import Test
-    from pytest_kernelprof.records.profile import Kernel
+from pytest_kernelprof.records.document import Test
+from pytest_kernelprof.records.profile import Kernel
 
 _FOLDERS = ("", "src", "python", "lib")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")

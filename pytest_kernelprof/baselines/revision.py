@@ -22,21 +22,18 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.import_redirect import is_below
+from pytest_kernelprof.baselines.protocol import Launch
 from pytest_kernelprof.baselines.snapshots import FOLDER
 from pytest_kernelprof.baselines.supervisor import end, last_lines, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_kernelprof.baselines.protocol import Launch
 
 _MERGE_BASE = "merge-base:"
 _LFS = "version https://git-lfs.github.com/spec/"

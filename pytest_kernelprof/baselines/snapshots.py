@@ -13,9 +13,10 @@ import os
 import re
 import reprlib
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import (
     KEPT_COUNTS,
     SNAPSHOT_FORMAT,
+    Change,
     Edited,
     KeptProfile,
     KeptTest,
@@ -36,18 +38,14 @@ from pytest_kernelprof.records.comparison import (
     MetricDelta,
     ProfileComparison,
 )
+from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, unix_ns
 from pytest_kernelprof.units import printable
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+Tests = dict[str, KeptTest]
 
-    from pytest_kernelprof.records.comparison import Change
-    from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Kernel, Profile
-
-    Tests = dict[str, KeptTest]
 
 MOST_KERNELS = 1_000_000
 """Kernels that one entry may stand for."""

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Environment
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import protocol
@@ -26,12 +27,8 @@ from pytest_kernelprof.baselines.revision import CannotCompare, local_variables,
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.gpu.usage_lock import tell_children
+from pytest_kernelprof.records.comparison import Side
 from pytest_kernelprof.system import now_s
-
-if TYPE_CHECKING:
-    import pytest
-
-    from pytest_kernelprof.records.comparison import Side
 
 R = TypeVar("R")
 Answer = Callable[[], Any]

@@ -6,6 +6,7 @@ or CUPTI runs in a process of its own, with a time limit: its crash or hang is a
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import functools
@@ -15,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -26,10 +28,6 @@ from pytest_kernelprof import errors, system, units
 from pytest_kernelprof.gpu import inventory, procfs
 from pytest_kernelprof.gpu.nvml import NvmlFacts, nvml_facts
 from pytest_kernelprof.profiler.torch_profiler import canary_seen, why_blind
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Mapping
 
 # What is found.
 

@@ -6,8 +6,9 @@ import argparse
 import functools
 import json
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof import api, errors, units
 from pytest_kernelprof.cli.doctor import NotFinished, last_words, run_fresh
@@ -15,10 +16,6 @@ from pytest_kernelprof.gpu.inventory import DeviceKind, current_device, load_tor
 from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats import intervals
 from pytest_kernelprof.summary import wording
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -14,18 +15,12 @@ from pytest_kernelprof.baselines import run_documents, snapshots
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
 from pytest_kernelprof.errors import RunFileError
 from pytest_kernelprof.records.codec import encode
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.report import commands, files, github, markdown
 from pytest_kernelprof.report.tables import print_lines, style_of_output
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
-    from pytest_kernelprof.records.document import Run
-
 
 # kernelprof report
 

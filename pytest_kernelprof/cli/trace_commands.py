@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import webbrowser
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -19,22 +20,16 @@ from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
+from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.report import commands
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
+from pytest_kernelprof.trace.columns import Trace
 from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.vocabulary import origin_of
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-
-    from pytest_kernelprof.records.profile import Profile
-    from pytest_kernelprof.trace.columns import Trace
-
 
 # kernelprof show
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pytest_kernelprof.records.environment import Environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pytest_kernelprof.records.metrics import MetricSpec
-    from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.metrics import MetricSpec
+from pytest_kernelprof.records.profile import Profile
 
 DISTURBED = "the GPU was disturbed while it was timed"
 """Why times do not compare where other work was on the GPU, or it throttled."""

@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_kernelprof.kernel_names.short_names import comparable_name, short_name
+from pytest_kernelprof.records.comparison import KernelSide
+from pytest_kernelprof.records.profile import Kernel
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from pytest_kernelprof.records.comparison import KernelSide
-    from pytest_kernelprof.records.profile import Kernel
-
-    Numbers = NDArray[np.int64]
-    AnyKernel = Kernel | KernelSide
-    Pairs = tuple[tuple[int, int], ...]
+Numbers = NDArray[np.int64]
+AnyKernel = Kernel | KernelSide
+Pairs = tuple[tuple[int, int], ...]
 
 
 STEP = "ProfilerStep#"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -19,17 +19,15 @@ from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.compiled_code import WatchedCalls, code_of_graphs, together
 from pytest_kernelprof.profiler.session import Recorded, Session
 from pytest_kernelprof.profiler.tensors import describe
+from pytest_kernelprof.profiler.trace_folder import TraceFile
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Sampled
+from pytest_kernelprof.records.profile import Timeline
+from pytest_kernelprof.records.recording import Recording
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
+from pytest_kernelprof.trace.events import InputsRead
 from pytest_kernelprof.trace.reader import read_trace
-
-if TYPE_CHECKING:
-    from pytest_kernelprof.profiler.trace_folder import TraceFile
-    from pytest_kernelprof.records.profile import Timeline
-    from pytest_kernelprof.records.recording import Recording
-    from pytest_kernelprof.trace.events import InputsRead
 
 
 @dataclass(frozen=True, slots=True, eq=False)

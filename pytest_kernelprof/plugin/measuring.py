@@ -17,7 +17,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from traceback import walk_stack  # before a test can patch it
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import FrameType
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import pytest
 
@@ -25,28 +26,22 @@ from pytest_kernelprof import api, errors, system
 from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
 from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.limits.kinds import Limit
 from pytest_kernelprof.measure import policy, runner
 from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.callables import OpenProgress
+from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
+from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.profile import Place, Profile
+from pytest_kernelprof.records.recording import DeviceKind
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.trace.trace_text import write_trace
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import FrameType
-    from typing import TextIO
-
-    from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.measure.sessions import MoreRounds
-    from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.records.recording import DeviceKind
-
-    OpenProgress = Callable[[], contextlib.AbstractContextManager[policy.Progress]]
-    AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
+AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
 
 
 R = TypeVar("R")
@@ -470,9 +465,7 @@ _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _BELOW, _ERASE_REST = "\x1b[B\r", "\x1b[K"
 
 
-def measuring(
-    config: pytest.Config, test: str
-) -> Callable[[], AbstractContextManager[policy.Progress]]:
+def measuring(config: pytest.Config, test: str) -> OpenProgress:
     """What opens a progress line for one measurement of a test, and erases it at its end.
 
     The line appears after a second of work. It is there on a terminal only: not when standard
@@ -506,7 +499,7 @@ def _can_show(config: pytest.Config) -> bool:
 
 @contextlib.contextmanager
 def progress_line(
-    test: str, out: TextIO, uncaptured: Callable[[], AbstractContextManager[object]]
+    test: str, out: TextIO, uncaptured: Callable[[], contextlib.AbstractContextManager[object]]
 ) -> Iterator[policy.Progress]:
     """One line of progress, rewritten in place; nothing of it is left behind."""
     next_s, visible = system.now_s() + _QUIET_SECONDS, False

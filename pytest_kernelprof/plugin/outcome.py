@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baselines.snapshots import why_not_kept
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
+from pytest_kernelprof.limits.kinds import Key, Limit
 from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
+from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile, Verdict
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_kernelprof.limits.kinds import Key, Limit
-    from pytest_kernelprof.plugin.settings import Settings
 
 
 @dataclass(slots=True, eq=False)

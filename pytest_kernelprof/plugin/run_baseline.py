@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -36,14 +36,13 @@ except ImportError:  # a Python that was built without
         "--kernelprof-against: a run document needs the module sqlite3, which this Python lacks; "
         "use another Python, or run kernelprof compare after the run"
     ) from None
+from collections.abc import Callable, Iterable, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from pytest_kernelprof.plugin.collector import Collector
+from pytest_kernelprof.plugin.settings import Settings
 
-    from pytest_kernelprof.plugin.collector import Collector
-    from pytest_kernelprof.plugin.settings import Settings
+Compared = Callable[[], comparison.RunComparison | None]
 
-    Compared = Callable[[], comparison.RunComparison | None]
 
 _FLAG = "--kernelprof-against"
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import snapshots
+from pytest_kernelprof.baselines.snapshots import KeptKey
 from pytest_kernelprof.comparison import comparability, judge
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.profile import STATUSES, Profile, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytest_kernelprof.baselines.snapshots import KeptKey
 
 _MOST_CHANGES = 10
 

@@ -7,11 +7,14 @@ import os
 import pickle
 import signal
 import traceback
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import connection, get_context
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 import pytest
 
@@ -20,23 +23,16 @@ from pytest_kernelprof.distributed.agreement import hosted_store, in_group, leav
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.gpu.allocation import several_gpus
 from pytest_kernelprof.gpu.procfs import note_ours
+from pytest_kernelprof.limits.kinds import Limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
+from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.units import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
-
-    from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.plugin.settings import Settings
-
 
 REMEDY = "catch expected exceptions inside the function"
 _TO_END_S = 5.0

@@ -13,8 +13,9 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,10 +27,6 @@ from pytest_kernelprof.plugin.collector import fail, why_ended
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 _INSIDE = "KERNELPROF_INSIDE_RANK"
 

@@ -13,15 +13,12 @@ import ctypes
 import functools
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from pytest_kernelprof.gpu.bindings import cuda_driver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_kernelprof.records.recording import GraphNodes
-
+from pytest_kernelprof.gpu.inventory import load_torch
+from pytest_kernelprof.records.recording import GraphNodes
 
 _CAPTURING = 1
 # CUgraphNodeType of the driver's interface, which never changes once it is out.
@@ -95,8 +92,6 @@ def tally_nodes(nodes: Callable[[Any], list[tuple[int, Any]]], graph: Any) -> Gr
     Args:
         nodes: the type of each node of a graph, and of a child graph's node that graph.
     """
-    from pytest_kernelprof.records.recording import GraphNodes
-
     kernels = copies = 0
     conditional = False
     for kind, child in nodes(graph):
@@ -117,8 +112,6 @@ def _note(graph: Any, nodes: GraphNodes | None) -> None:
 def _nodes_of_capture() -> GraphNodes | None:
     """What the graph is made of that the current stream is capturing; None where that cannot be
     seen."""
-    from pytest_kernelprof.gpu.inventory import load_torch
-
     driver: Any = cuda_driver()
     stream = ctypes.c_void_p(load_torch().cuda.current_stream().cuda_stream)
     status, graph = ctypes.c_int(), ctypes.c_void_p()

@@ -15,17 +15,13 @@ import site
 import sys
 import sysconfig
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
 
 from pytest_kernelprof.gpu.inventory import bound
+from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import FrameType
-
-    from pytest_kernelprof.records.recording import OwnNames
-
 
 _REWRITES = "_pytest.assertion.rewrite"
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import reprlib
 import stat
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from pytest_kernelprof.system import Real
-
-if TYPE_CHECKING:
-    import mmap
 
 R = TypeVar("R", bound=msgspec.Struct)
 

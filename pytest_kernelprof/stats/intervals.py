@@ -15,18 +15,16 @@ import functools
 import itertools
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.records.comparison import Paired, PairedChange, Side, TimedPair
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Run = Mapping[str, Mapping[str, Sequence[float]]]
+"""One process: workload -> metric -> microseconds of each round."""
 
-    Run = Mapping[str, Mapping[str, Sequence[float]]]
-    """One process: workload -> metric -> microseconds of each round."""
 
 FEWEST_ROUNDS = 8
 """Fewer values have no interval at 99 %."""

@@ -6,25 +6,21 @@ Names and other values that repeat are stored once: each row holds the number of
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from pytest_kernelprof.records.recording import DeviceKind
-
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
-
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 """Codes of ``Activities.kind``."""

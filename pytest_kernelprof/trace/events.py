@@ -9,23 +9,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_kernelprof.trace import vocabulary
-from pytest_kernelprof.trace.columns import NO_ID, Announced, Input, numbered
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from pytest_kernelprof.trace.columns import Bools, Ints
-
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Bools, Input, Ints, numbered
 
 NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
 TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")

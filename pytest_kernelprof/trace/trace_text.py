@@ -9,7 +9,8 @@ import os
 import re
 import stat
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from io import FileIO
 
 import msgspec
 
@@ -18,11 +19,6 @@ from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import FileIO
-
 
 MOST_BYTES = 8 * 10**9
 """So much text is read where nothing else is said; 3,000,000 events are some 1.5 GB."""

@@ -9,18 +9,12 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from pytest_kernelprof.records.environment import Origin
-from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from pytest_kernelprof.trace.columns import Trace
-
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, Trace
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
 _OLD_ACTIVITY_KINDS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
