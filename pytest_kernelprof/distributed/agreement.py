@@ -29,7 +29,6 @@ from pytest_kernelprof.distributed import rendezvous
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, said_by
 from pytest_kernelprof.gpu.allocation import lock_all
 from pytest_kernelprof.gpu.inventory import Device, gpu_uuid, load_torch
-from pytest_kernelprof.gpu.procfs import host_of_processes, started_at
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, at_rest, gpu_lock
 from pytest_kernelprof.system import Real, now_s, sleep
 
@@ -464,9 +463,9 @@ class _Together(Agreement):
         self.rank = self._number = world.rank
         self._ranks = call.ranks
         known = _met.setdefault(world.group, {})
-        own = rendezvous.Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
+        own = rendezvous.Process.of_this()
         self.meeting = rendezvous.Meeting(
-            world.store, call, world.rank, myself=own, lives=_lives, limit_s=limit_s, known=known
+            world.store, call, world.rank, myself=own, limit_s=limit_s, known=known
         )
 
     def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
@@ -537,8 +536,3 @@ class _Together(Agreement):
             return self.meeting.error(self.meeting.stuck())
         except IncompleteProfile as gone:  # the store is
             return gone
-
-
-def _lives(process: rendezvous.Process) -> bool:
-    """Whether a process of this host lives; True where that cannot be told."""
-    return not process.started or started_at(process.pid) == process.started

@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.gpu.procfs import note_ours
+from pytest_kernelprof.gpu.procfs import host_of_processes, note_ours, started_at
 from pytest_kernelprof.records import codec
-from pytest_kernelprof.system import now_ns, now_s, sleep
+from pytest_kernelprof.system import Real, now_ns, now_s, sleep
 
 T = TypeVar("T")
 
@@ -195,6 +195,16 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     started: str
 
+    @classmethod
+    def of_this(cls) -> Process:
+        """This one."""
+        return cls(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
+
+    @property
+    def lives(self) -> bool:
+        """Whether it still runs; asked on its host. True where that cannot be told."""
+        return not self.started or started_at(self.pid) == self.started
+
 
 class LostRank(msgspec.Struct, frozen=True):
     """A rank without which a call cannot continue, and what happened to it, in words.
@@ -253,7 +263,7 @@ class Meeting:
     """Where the ranks of one call meet.
 
     Attributes:
-        rank: this one. myself: this process. lives: whether another process of its host does.
+        rank: this one. myself: this process.
         limit_s: how long a rank is waited for.
         known: the processes of ranks from earlier calls; those of this call are added.
         lost: the rank for which it makes no sense to wait, once there is one.
@@ -265,7 +275,6 @@ class Meeting:
     rank: int
     _: KW_ONLY
     myself: Process
-    lives: Callable[[Process], bool]
     limit_s: float
     known: dict[int, Process]
     lost: LostRank | None = field(default=None, init=False)
@@ -438,7 +447,7 @@ class Meeting:
     def _gone(self) -> LostRank | None:
         for rank in self.others:
             process = self.known.get(rank)
-            if process is None or process.host != self.myself.host or self.lives(process):
+            if process is None or process.host != self.myself.host or process.lives:
                 continue
             if not self._has_ended(rank):
                 return LostRank(rank, f"has died (process {process.pid} is gone)")

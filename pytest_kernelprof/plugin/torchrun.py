@@ -21,8 +21,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.distributed.rendezvous import note_missing
-from pytest_kernelprof.gpu.procfs import started_at
+from pytest_kernelprof.distributed.rendezvous import Process, note_missing
 from pytest_kernelprof.plugin.collector import fail, why_ended
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.records import codec
@@ -48,23 +47,17 @@ class RankState(msgspec.Struct, frozen=True):
     """What a rank says to the others.
 
     Attributes:
-        process: its number and its start, which tells it from a later process of that number.
+        process: its own.
         tests: the tests that it runs, in order; None before they are collected.
         problems: reports of tests that failed on it.
         exit: its exit status, once it has ended. measures: whether it measured anything.
     """
 
-    process: tuple[int, str]
+    process: Process
     tests: tuple[str, ...] | None = None
     problems: tuple[dict[str, Any], ...] = ()
     exit: int | None = None
     measures: bool = False
-
-    @property
-    def lives(self) -> bool:
-        """Whether its process still runs."""
-        number, started = self.process
-        return not started or started_at(number) == started
 
 
 def place_of_rank() -> Place | None:
@@ -136,7 +129,7 @@ class Rank:
         self._limit_s = run_state(config).settings.rank_timeout
         self._session: pytest.Session | None = None
         self._others = [rank for rank in range(place.size) if rank != place.rank]
-        self._state = RankState((Real.getpid(), started_at(Real.getpid())))
+        self._state = RankState(Process.of_this())
         said = {rank: read(place.file(rank)) for rank in self._others}
         self._old = {rank: one.process for rank, one in said.items() if one and self._is_old(one)}
         self._publish()
@@ -210,7 +203,7 @@ class Rank:
         """Wait until a rank wrote enough, has ended or died, or the time is over; what it wrote."""
         while True:
             said = self._state_of(rank)
-            if said is not None and not said.lives:
+            if said is not None and not said.process.lives:
                 return self._state_of(rank)  # it may have written its end just now
             if said is not None and (is_enough(said) or said.exit is not None):
                 return said
@@ -221,14 +214,14 @@ class Rank:
     def _is_old(self, said: RankState) -> bool:
         """Whether an earlier run left this. A rank of this run may have ended before this one
         started, but torchrun starts all ranks at once."""
-        if said.lives:
+        if said.process.lives:
             return False
-        ticks = int(self._state.process[1]) - int(said.process[1])
+        ticks = int(self._state.process.started) - int(said.process.started)
         return ticks > _AT_ONCE_S * os.sysconf("SC_CLK_TCK")
 
     def _has_died(self, rank: int) -> bool:
         said = self._state_of(rank)
-        return said is not None and not said.lives
+        return said is not None and not said.process.lives
 
     def _forget(self, *ranks: int) -> None:
         """Remove the files of ranks, and the folder with the last of them."""
@@ -243,7 +236,7 @@ class Rank:
         self._publish(exit=status, measures=False)
         ranks = range(self._place.size)
         said = filter(None, (read(self._place.file(rank)) for rank in ranks))
-        if all(one.exit is not None or not one.lives for one in said):
+        if all(one.exit is not None or not one.process.lives for one in said):
             self._forget(*ranks)
 
 
@@ -298,7 +291,7 @@ class FirstRank(Rank):
         self._publish(exit=status, measures=True)
         deadline = now_s() + _TO_HEAR_S
         while now_s() <= deadline and any(
-            one and one.lives for one in map(self._state_of, self._others)
+            one and one.process.lives for one in map(self._state_of, self._others)
         ):
             sleep(_POLL_S)
         self._forget(0, *filter(self._has_died, self._others))
@@ -361,7 +354,7 @@ class QuietRank(Rank):
         self._forget(self._place.rank)
         # torchrun names the first rank that ends with a failure: let that be rank 0.
         deadline = now_s() + _TO_HEAR_S
-        while first.lives and now_s() < deadline:
+        while first.process.lives and now_s() < deadline:
             sleep(_POLL_S)
         if ends_quietly:
             session.exitstatus = first.exit

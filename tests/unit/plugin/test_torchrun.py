@@ -16,6 +16,7 @@ import pytest
 
 from pytest_kernelprof.distributed import agreement as ranks
 from pytest_kernelprof.distributed import rendezvous
+from pytest_kernelprof.distributed.rendezvous import Process
 from pytest_kernelprof.gpu.procfs import started_at
 from pytest_kernelprof.plugin import torchrun
 from pytest_kernelprof.plugin.items import run_state
@@ -100,16 +101,16 @@ def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     pytester: pytest.Pytester, tmp_path: Path
 ) -> None:
     place = Place(0, 3, str(tmp_path))
-    Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
+    Path(place.file(1)).write_text('{"process": {"host": "", "pid": 4194305, "started": "1"}}')
     first = FirstRank(pytester.parseconfigure(), place)
-    assert torchrun.read(place.file(1)) == torchrun.RankState((2**22 + 1, "1"))
+    assert torchrun.read(place.file(1)) == torchrun.RankState(Process("", 2**22 + 1, "1"))
     assert first._state_of(1) is None
     assert not first._has_died(1)
-    Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
+    Path(place.file(2)).write_text('{"process": {"host": "", "pid": 4194305, "started": "2"}}')
     assert first._has_died(2)
 
 
-DEAD = [2**22 + 1, "1"]
+DEAD = {"host": "", "pid": 2**22 + 1, "started": "1"}
 
 
 def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]) -> QuietRank:
@@ -171,7 +172,7 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
     if not started:
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
-    said = torchrun.RankState((2**22 + 1, str(int(started) - 1)), exit=0)
+    said = torchrun.RankState(Process("", 2**22 + 1, str(int(started) - 1)), exit=0)
     codec.write_atomically(place.file(1), codec.encode(said))
     found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._state_of(1)
     assert found == torchrun.read(place.file(1))
@@ -232,7 +233,7 @@ def run_beside(
     """Run pytest as one rank of two; the other one has said which tests it runs, and its end."""
     place = place_of_rank()
     assert place is not None
-    other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
+    other, process = 1 - place.rank, Process("", os.getppid(), started_at(os.getppid()))
     said = torchrun.RankState(process, tuple(tests), exit=exit, measures=True)
     codec.write_atomically(place.file(other), codec.encode(said))
     pytester.makepyfile(test_it=code)

@@ -41,9 +41,9 @@ CALL = Call(TEST, (0, 1), 1, "kernel_profile at test_ddp.py:9")
 
 
 PAIRS = ((0, 1), (2, 3))
+_DEAD: set[int] = set()
 _LONE: dict[str, Any] = {
     "myself": Process("here", 0, "then"),
-    "lives": lambda process: True,
     "limit_s": 1.0,
     "known": {},
 }
@@ -90,7 +90,6 @@ class Ranks:
     def __init__(self, number: int = 2, limit_s: float = 20.0) -> None:
         self.store = MadeUp()
         self.number, self.limit_s = number, limit_s
-        self.dead: set[int] = set()
         self.known: list[dict[int, Process]] = [{} for _ in range(number)]
 
     def at(self, rank: int, call: Call = CALL, pid: int | None = None) -> Meeting:
@@ -99,7 +98,6 @@ class Ranks:
             replace(call, ranks=tuple(range(self.number))),
             rank,
             myself=Process("here", rank if pid is None else pid, "then"),
-            lives=lambda process: process.pid not in self.dead,
             limit_s=self.limit_s,
             known=self.known[rank],
         )
@@ -124,7 +122,10 @@ class Ranks:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to settle for a second."""
+    """Nobody has to settle for a second, and no process is dead by itself."""
+    _DEAD.clear()
+    started_at = {True: "", False: "then"}
+    monkeypatch.setattr(rendezvous, "started_at", lambda pid: started_at[pid in _DEAD])
     monkeypatch.setattr(rendezvous, "SETTLE_S", 0.05)
 
 
@@ -286,7 +287,7 @@ def test_a_rank_that_has_ended_its_call_well_is_not_missed() -> None:
     def run(rank: int, here: Meeting) -> Any:
         found = here.gather("x", rank)
         here.end()
-        ranks.dead.add(rank)
+        _DEAD.add(rank)
         ranks.store.set(note_key(TEST, "left", rank), "has ended the test")
         ranks.store.set(run_key(rank), "has ended its run")
         return found
@@ -300,7 +301,7 @@ def test_a_process_that_is_gone_is_named_at_once() -> None:
     def run(rank: int, here: Meeting) -> Any:
         here.gather("x", rank)
         if rank == 1:
-            return ranks.dead.add(1)
+            return _DEAD.add(1)
         return here.gather("y", rank)
 
     found = ranks.all_do(run)
