@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
 from pytest_kernelprof.analysis.round_events import activity_rows
 from pytest_kernelprof.records.profile import Collective, Metric, Profile
-from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced, Bools, Ints
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced, Ints
 from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
@@ -32,17 +32,12 @@ _TOGETHER = ("comm_transfer", "comm_wait")
 COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_bytes", *_TOGETHER)
 
 
-def _communicating(reading: Reading) -> Bools:
-    """Which activities are communication kernels, by their names."""
-    return reading.trace.activities.name.that(communicates)
-
-
 def communication_metrics(reading: Reading) -> dict[str, Metric]:
     """The metrics of communication, by name; those that need all ranks are not available."""
     on_the_host = _on_the_host(reading)
     if on_the_host:
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
-    chosen = _communicating(reading)
+    chosen = reading.trace.activities.name.that(communicates)
     rows = [(of_round[chosen[of_round]], of_round) for of_round in activity_rows(reading, KERNEL)]
     why = ONE_RANK if any(len(ours) for ours, _ in rows) else _NO_COMMUNICATION
     return {
@@ -61,12 +56,12 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     Args:
         fullest: which round. What the others took is there too, where they communicate alike.
     """
-    chosen, rows = _communicating(reading), activity_rows(reading, KERNEL)
+    names, rows = reading.trace.activities.name, activity_rows(reading, KERNEL)
+    chosen = names.that(communicates)
     places = np.flatnonzero(chosen[rows[fullest]])
     if not len(places):
         return ()
     ours = [of_round[chosen[of_round]] for of_round in rows]
-    names = reading.trace.activities.name
     here = ours[fullest]
     alike = all(np.array_equal(names.codes[one], names.codes[here]) for one in ours)
     took = np.array([_took(reading, one) for one in (ours if alike else [here])]) / 1e3

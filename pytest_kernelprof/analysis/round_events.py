@@ -248,11 +248,6 @@ def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
     return [found[reading.round_of_operator[found] == number] for number in range(reading.rounds)]
 
 
-def reads_as_waits(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:
-    """Make waits of these reads, which they would be on a GPU."""
-    return tuple(profile.Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
-
-
 def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
     """Which rows are no operators, whatever their names: annotations, and ranges without inputs.
 
@@ -461,8 +456,8 @@ def timeline_of_round(reading: Reading, number: int) -> profile.Timeline:
     return profile.Timeline(
         kind=tuple(parts[i].kind for i in kinds[kept].tolist()),
         name=tuple(names[i] for i in kept.tolist()),
-        start_us=_microseconds(start[kept] - began),
-        duration_us=_microseconds((end - start)[kept]),
+        start_us=tuple(((start[kept] - began) / 1e3).tolist()),
+        duration_us=tuple(((end - start)[kept] / 1e3).tolist()),
         lane=tuple(lanes[i] for i in kept.tolist()),
         correlation=tuple(np.maximum(correlation[kept], 0).tolist()),
         left_out=len(start) - len(kept),
@@ -488,7 +483,3 @@ def _parts(reading: Reading, number: int) -> Iterable[_Part]:
         where = zip(acts.device[rows].tolist(), acts.stream[rows].tolist(), strict=True)
         lanes = [f"device {device} stream {stream}" for device, stream in where]
         yield _Part(kind_of_device, acts, rows, lanes, acts.correlation[rows])
-
-
-def _microseconds(ns: Ints) -> tuple[float, ...]:
-    return tuple((ns / 1e3).tolist())

@@ -12,7 +12,7 @@ from msgspec import structs
 from pytest_kernelprof.analysis import collectives, metric_values, round_events
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile
+from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile, Wait
 from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, Recording
 from pytest_kernelprof.trace.columns import MEMCPY, Ints, Spans
 from pytest_kernelprof.trace.correlation import Reading, missed_lookups
@@ -234,7 +234,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             environment=_environment(reading),
             integrity=structs.replace(integrity, problems=problems),
             metrics={"kernels": count, "would_wait": would_wait},
-            waits=round_events.reads_as_waits(reading, read),
+            waits=tuple(Wait(one[0], one) for one in round_events.chains(reading, read.tolist())),
             gaps=Gaps((), metric_values.NOT_ON_THE_CPU),
         ),
         {"wait": read.tolist()},

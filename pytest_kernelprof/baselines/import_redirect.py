@@ -20,7 +20,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from pytest_kernelprof.system import PACKAGE
+
 _STRICT = "__editable__."
 # Finders of builds that compile: by class, the tool.
 _COMPILED = {
@@ -85,7 +86,7 @@ def roots_in_front(path: Iterable[str], mapping: Mapping) -> list[str]:
 
 def mapping_of(root: str, tree: str) -> Mapping:
     """The mapping of this process: environments and this plugin stay."""
-    folders = [sys.prefix, sys.exec_prefix, _PACKAGE, *sysconfig.get_paths().values()]
+    folders = [sys.prefix, sys.exec_prefix, PACKAGE, *sysconfig.get_paths().values()]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
     return Mapping(root, tree, tuple(dict.fromkeys(map(os.path.realpath, folders))))
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines.protocol import At, Collect, Done, DoStep, Go, RunTest, do_step
 from pytest_kernelprof.baselines.worker import START_STEPS, ContextOrder, Worker, WorkerError
 from pytest_kernelprof.gpu.usage_lock import at_rest
-from pytest_kernelprof.records.comparison import Paired, Sampled, Side, TimedPair
+from pytest_kernelprof.records.comparison import SIDES, Paired, Sampled, Side, TimedPair
 from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ Rounds = Callable[[DoStep], Callable[[], Sampled]]
 ``WorkerError`` where the side is gone."""
 
 Sides = Mapping[str, Rounds]
-SIDES: tuple[Side, ...] = ("current", "baseline")
 _TRIES = 3
 _OF_A_TURN = intervals.ROUNDS + 1
 

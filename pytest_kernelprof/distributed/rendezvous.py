@@ -472,8 +472,6 @@ def _encoded(own: object) -> msgspec.Raw:
 
 def _decoded(data: msgspec.Raw, kind: type[T]) -> T:
     with _decoding:
-        if issubclass(kind, msgspec.Struct):
-            return codec.decode(data, kind)
         return msgspec.json.decode(data, type=kind)
 
 

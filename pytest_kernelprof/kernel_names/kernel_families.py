@@ -427,7 +427,7 @@ def _flash(parts: Parts) -> str | None:
     fmha = _FMHA.match(_own(parts))
     if fmha:
         return _joined(*fmha.groups())
-    name = next((one for one in _all_names(parts) if _FLASH.fullmatch(one)), None)
+    name = next((one for one in all_names(parts) if _FLASH.fullmatch(one)), None)
     if name is None or not parts.path:
         return None
     traits = _TRAITS.search(parts.template)
@@ -436,7 +436,7 @@ def _flash(parts: Parts) -> str | None:
 
 
 def _cutlass(parts: Parts) -> str | None:
-    said = next(filter(None, map(_cutlass_gemm, _all_names(parts))), None)
+    said = next(filter(None, map(_cutlass_gemm, all_names(parts))), None)
     if said or not parts.path or not parts.path[0].startswith("cutlass"):
         return said
     classes = [path[-1] for path in parts.inner if path[-1][:1].isupper()]
@@ -480,7 +480,7 @@ def _own(parts: Parts) -> str:
     return parts.path[-1] if parts.path else parts.text
 
 
-def _all_names(parts: Parts) -> list[str]:
+def all_names(parts: Parts) -> list[str]:
     """The kernel's own name, then those in its template arguments."""
     return [_own(parts), *(path[-1] for path in parts.inner)]
 

@@ -208,5 +208,5 @@ def _numbers_of(parts: kernel_families.Parts) -> list[str]:
 
 def _tokens_of(parts: kernel_families.Parts) -> list[str]:
     """The parts of the kernel's own name, then the names in its template arguments."""
-    own = parts.path[-1] if parts.path else parts.text
-    return [*own.split("_"), *(path[-1] for path in parts.inner)]
+    own, *inner = kernel_families.all_names(parts)
+    return [*own.split("_"), *inner]

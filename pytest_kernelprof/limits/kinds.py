@@ -227,13 +227,13 @@ def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Li
 
 def max_memcpys(n: Any, *, direction: Any = None) -> Limit:
     """At most this many memory copies; direction="h2d" (d2h, d2d, p2p) counts only those."""
-    way = _direction(direction)
+    way = _one_of("direction", direction, DIRECTIONS)
     return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n))
 
 
 def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
     """At most this many bytes copied; direction="h2d" (d2h, d2d, p2p) counts only those."""
-    way = _direction(direction)
+    way = _one_of("direction", direction, DIRECTIONS)
     return Limit("max_memcpy_bytes", way, _directed("memcpy_bytes", way), _size(size))
 
 
@@ -273,7 +273,8 @@ def forbid_kernels(*patterns: Any) -> Limit:
 
 def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
     """At least this many times as fast as another callable on the same arguments."""
-    limit = _speedup(parse_times(times), _compared(metric), _callable("over", over))
+    by = _one_of("metric", metric, COMPARED)
+    limit = _speedup(parse_times(times), by, _callable("over", over))
     return limit._replace(check=checked(check))
 
 
@@ -281,7 +282,7 @@ def not_slower(
     *, than: Any = None, by: Any = "2%", metric: Any = None, check: Any = "close"
 ) -> Limit:
     """At most this much slower than another callable on the same arguments (default: by="2%")."""
-    limit = _slack(by, _compared(metric), _callable("than", than))
+    limit = _slack(by, _one_of("metric", metric, COMPARED), _callable("than", than))
     return limit._replace(check=checked(check))
 
 
@@ -333,11 +334,12 @@ def _size(value: Any) -> int:
     return parse_bytes(value)
 
 
-def _direction(value: Any) -> str:
+def _one_of(keyword: str, value: Any, choices: Sequence[str]) -> str:
+    """One of the choices; empty where nothing is given."""
     if value is None:
         return ""
-    if value not in DIRECTIONS:
-        raise ValueError(f"direction={value!r} is not one of {', '.join(DIRECTIONS)}")
+    if value not in choices:
+        raise ValueError(f"{keyword}={value!r} is not one of {', '.join(choices)}")
     return str(value)
 
 
@@ -387,14 +389,6 @@ def checked(check: Any) -> Any:
         f"check={reprlib.repr(check)}: expected a function check(result, reference_result), None, "
         'or "close"'
     )
-
-
-def _compared(metric: Any) -> str:
-    if metric is None:
-        return ""
-    if metric not in COMPARED:
-        raise ValueError(f"metric={metric!r} is not one of {', '.join(COMPARED)}")
-    return str(metric)
 
 
 _FORMS: dict[Callable[..., Limit], str] = {

@@ -21,7 +21,7 @@ from typing import Any
 
 from pytest_kernelprof.gpu.inventory import bound
 from pytest_kernelprof.records.recording import OwnNames
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import PACKAGE, Real
 
 _REWRITES = "_pytest.assertion.rewrite"
 
@@ -42,7 +42,6 @@ def own_file(file: str, namespace: Mapping[str, object]) -> str:
 
 
 _MAX_LINES = 20_000
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @contextlib.contextmanager
@@ -104,7 +103,7 @@ class _LineTracer:
 
     def _is_users(self, file: str) -> bool:
         # Not made absolute, which fails where the working directory is gone.
-        return not file.startswith(("<", _PACKAGE, *self._library))
+        return not file.startswith(("<", PACKAGE, *self._library))
 
 
 def library_folders() -> tuple[str, ...]:

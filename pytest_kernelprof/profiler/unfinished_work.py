@@ -15,6 +15,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from traceback import walk_stack  # before a test can patch it
 from types import FrameType
 from typing import Any
 
@@ -229,10 +230,7 @@ def _other_threads() -> dict[int, FrameType]:
 
 def _outwards(innermost: FrameType) -> Iterator[FrameType]:
     """A thread's frames, the innermost first."""
-    frame: FrameType | None = innermost
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return (frame for frame, _ in walk_stack(innermost))
 
 
 def _passes(innermost: FrameType, paths: Sequence[str]) -> bool:

@@ -51,6 +51,7 @@ RETIMED: tuple[KernelChangeKind, ...] = get_args(_Retimed)
 
 Side = Literal["current", "baseline"]
 """Of a pair of processes: today's code, and the revision's."""
+SIDES: tuple[Side, ...] = get_args(Side)
 PairedChange = Literal["worse", "better", "same", "undecided", "not compared"]
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.comparison import Paired, PairedChange, Side, TimedPair
+from pytest_kernelprof.records.comparison import SIDES, Paired, PairedChange, Side, TimedPair
 
 Run = Mapping[str, Mapping[str, Sequence[float]]]
 """One process: workload -> metric -> microseconds of each round."""
@@ -377,6 +377,5 @@ def unless_reconfigured(found: Paired) -> Paired:
 
 def _orders(pairs: Sequence[TimedPair]) -> list[float]:
     """Return the mean of each order of starting; empty if one of them is missing."""
-    sides: tuple[Side, ...] = ("current", "baseline")
-    of_each = [[math.log(pair.ratio) for pair in pairs if pair.first == side] for side in sides]
+    of_each = [[math.log(pair.ratio) for pair in pairs if pair.first == side] for side in SIDES]
     return [statistics.fmean(values) for values in of_each] if all(of_each) else []
