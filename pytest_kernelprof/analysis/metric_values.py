@@ -6,7 +6,7 @@ import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -62,8 +62,7 @@ def absent(name: str, why: str) -> Metric:
     return Metric(name, spec.kind, spec.unit, why=why)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceTimeline:
+class DeviceTimeline(NamedTuple):
     """The activities of all rounds, round by round in order of time.
 
     Attributes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ _ITEM_SIZE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(NamedTuple):
     """The work of one operator, however it is carried out.
 
     Attributes:
@@ -242,8 +240,7 @@ _FORMULAS: dict[str, Callable[[Inputs], Amount]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
+class Peaks(NamedTuple):
     """Peaks of one GPU model.
 
     Attributes:
@@ -301,8 +298,7 @@ _TF32 = re.compile(r"tf32|s1688(?!\d)|s16816tf32", re.I)
 _FLOAT32 = re.compile(r"sgemm|simt|ffma|f32f32_f32f32_f32", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """What one run of an operator achieved, which one kernel or several carried out.
 
     Attributes:

@@ -15,10 +15,9 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, MutableMapping, Sequence
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.system import PACKAGE
 
@@ -34,8 +33,7 @@ _ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """Maps paths of the user's root folder to the tree.
 
     Attributes:
@@ -243,10 +241,9 @@ def places_of(module: Any) -> list[str]:
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
         return [file]
-    try:
+    with contextlib.suppress(AttributeError, TypeError):
         return [one for one in module.__path__ if isinstance(one, str)]
-    except (AttributeError, TypeError):
-        return []
+    return []
 
 
 def _is_ours(name: str) -> bool:

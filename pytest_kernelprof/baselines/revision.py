@@ -23,10 +23,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -125,10 +124,9 @@ def local_variables() -> frozenset[str]:
 
 def _asked(folder: str, *arguments: str) -> str | None:
     """What git prints; None where it fails."""
-    try:
+    with contextlib.suppress(GitError):
         return git(folder, *arguments)
-    except GitError:
-        return None
+    return None
 
 
 def files_of(folder: str) -> list[str] | None:
@@ -160,8 +158,7 @@ class CannotCompare(Exception):  # noqa: N818 (a state; becomes a usage error)
     option = "--kernelprof-against"
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(NamedTuple):
     """What is compared with.
 
     Attributes:

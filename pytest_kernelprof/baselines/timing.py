@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -47,8 +47,7 @@ def own_rounds(call: MoreRounds) -> Rounds:
     return lambda asked: lambda: do_step(call, asked)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What the turns of a pair say.
 
     Attributes:
@@ -300,8 +299,7 @@ def may_bring_up(side: Side, step: StartStep, brings_up: BringsUp) -> bool:
     return START_STEPS.index(step) >= START_STEPS.index(known)
 
 
-@dataclass(frozen=True, slots=True)
-class FreshPair:
+class FreshPair(NamedTuple):
     """A fresh worker of each side, and whose CUDA context was made first."""
 
     workers: dict[Side, Worker]

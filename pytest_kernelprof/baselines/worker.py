@@ -434,9 +434,7 @@ class Reference(Worker):
         order: whose CUDA context was made first.
     """
 
-    def __init__(
-        self, start: Callable[[], Process], cuda_is_up: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, start: Callable[[], Process], cuda_is_up: Callable[[], bool]) -> None:
         super().__init__(start, "the reference")
         self._cuda_is_up = cuda_is_up
         self.order = ContextOrder()

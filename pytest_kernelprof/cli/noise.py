@@ -7,7 +7,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 from pytest_kernelprof import api, errors, units
@@ -115,15 +114,17 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
     found = intervals.spreads(runs)
     doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
     if doubts:
-        found = [replace(spread, margin_us=None) for spread in found]
+        found = [spread._replace(margin_us=None) for spread in found]
     return {
         "schema": _SCHEMA,
         "device": answers[0]["device"],
         "place": answers[0]["place"],
         "rounds": chosen.rounds,
         "processes": len(answers),
-        "spreads": [{**asdict(spread), "margin": spread.margin} for spread in found],
-        "margins": [{**asdict(margin), "text": margin.text} for margin in intervals.margins(found)],
+        "spreads": [{**spread._asdict(), "margin": spread.margin} for spread in found],
+        "margins": [
+            {**margin._asdict(), "text": margin.text} for margin in intervals.margins(found)
+        ],
         "doubts": doubts,
         "rule": intervals.RULE,
         "runs": runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
@@ -30,8 +30,7 @@ memory lies, by clocks and by the card."""
 _EXAMPLES = {"us": "5%", "bytes": "1 MB", "count": "0"}
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(NamedTuple):
     """What a metric may grow by.
 
     Attributes:

@@ -20,10 +20,9 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_kernelprof.distributed import rendezvous
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, said_by
@@ -37,8 +36,7 @@ _PREFIX = "kernelprof"
 _FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """The ranks of the default group.
 
     Attributes:

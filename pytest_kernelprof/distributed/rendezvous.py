@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -231,8 +231,7 @@ _LOST, _POST = msgspec.json.Decoder(LostRank), msgspec.json.Decoder(_Post)
 _decoding = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Which call of which test.
 
     Attributes:

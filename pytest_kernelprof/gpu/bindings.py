@@ -113,10 +113,9 @@ def _found(modules: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str, Any]
 @functools.cache
 def cuda_driver() -> Any | None:
     """The CUDA driver's library; None where there is none."""
-    try:
+    with contextlib.suppress(OSError):
         return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
+    return None
 
 
 @contextlib.contextmanager

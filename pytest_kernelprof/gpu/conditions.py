@@ -12,7 +12,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -77,8 +77,7 @@ _STILL_KNOWN_US = 1_000_000
 """How long what one watch saw last is good for the next to begin with."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastWatch:
+class LastWatch(NamedTuple):
     """A GPU as the last watch of this process left it.
 
     Attributes:

@@ -7,8 +7,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import Device, current_device, gpu_uuid, why_no_gpu
@@ -39,8 +38,7 @@ _WORKS_FROM_PERCENT = 5
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """What of a GPU changes from one block of rounds to the next.
 
     Attributes:
@@ -56,8 +54,7 @@ class Sample:
     throttled_ns: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """The driver's sample of one process.
 
     Attributes:
@@ -71,15 +68,13 @@ class Use:
     percent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(NamedTuple):
     """There is no sample; ``why`` says so in words."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlFacts:
+class NvmlFacts(NamedTuple):
     """What the driver's management library says.
 
     Attributes:

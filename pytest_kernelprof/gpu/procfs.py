@@ -11,8 +11,8 @@ import os
 import platform
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_kernelprof.system import Real
 
@@ -24,8 +24,7 @@ TELLS_CHILDREN = _HAS_WAITID and Path(f"/proc/self/task/{os.getpid()}/children")
 """Whether this system tells which processes a process has started: Linux does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """A process at one moment.
 
     Attributes:
@@ -146,10 +145,9 @@ def _children(pid: int) -> list[int]:
 
 def _cpu_time_ns(pid: int) -> int:
     """By the clock that Linux has of each process, whose number is made of the process's."""
-    try:
+    with contextlib.suppress(OSError):
         return int(Real.clock(~pid << 3 | 2) * 1e9)
-    except OSError:
-        return 0
+    return 0
 
 
 def _listed(folder: str) -> list[str]:
@@ -176,8 +174,7 @@ _STATUS = Path("/proc/self/status")
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(NamedTuple):
     """Whether this process may profile, as far as the system tells.
 
     Attributes:

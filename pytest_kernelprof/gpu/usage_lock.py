@@ -119,10 +119,9 @@ def _read_note(path: Path, place: int) -> Note | None:
 
 @functools.cache
 def _user() -> str:
-    try:
+    with contextlib.suppress(OSError, KeyError):  # a user id without a name, as in containers
         return _printable(getpass.getuser())
-    except (OSError, KeyError):  # a user id without a name, as in containers
-        return ""
+    return ""
 
 
 def _printable(text: str) -> str:

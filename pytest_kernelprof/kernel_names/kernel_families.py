@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pytest_kernelprof.units import printable
 
@@ -15,8 +15,7 @@ Path = tuple[str, ...]
 """A qualified name: ``("at", "native", "reduce_kernel")``. Anonymous namespaces are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """A name taken apart.
 
     Attributes:
@@ -465,7 +464,7 @@ def _cub(parts: Parts) -> str | None:
     else:
         algorithm = re.sub(r"_?[Kk]ernel$", "", behind[-1])
     of_aten = tuple(path for path in parts.inner if path[:2] == ("at", "native"))
-    what = functor_words(replace(parts, inner=of_aten))
+    what = functor_words(parts._replace(inner=of_aten))
     return f"cub {algorithm} [{what}]" if what else f"cub {algorithm}"
 
 

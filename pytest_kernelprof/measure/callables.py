@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pytest_kernelprof.distributed.agreement import Agreement
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult, said_by
@@ -51,8 +51,7 @@ _REMEDY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(NamedTuple):
     """How a result compares with the reference's, in words; and what is wrong, if anything."""
 
     words: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,8 +24,7 @@ TIMED_ROUNDS = 12
 LOCK_TIMEOUT_S = 600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(NamedTuple):
     """What a set of limits or a report needs.
 
     Attributes:

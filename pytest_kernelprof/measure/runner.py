@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,8 +40,7 @@ from pytest_kernelprof.trace.integrity import left_words
 JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(NamedTuple):
     """A profile, and what is left from taking it.
 
     Attributes:
@@ -146,13 +144,13 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
 
 def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
     """Return the measurement of a block with the number of its rank, if there are ranks."""
-    return dataclasses.replace(measurement, profile=replace(measurement.profile, rank=rank))
+    return measurement._replace(profile=replace(measurement.profile, rank=rank))
 
 
 def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
     """Return the measurement of a block that all ranks ran, with the profiles of the others."""
     profile = _with_other_ranks(measurement.profile, agreement)
-    return dataclasses.replace(measurement, profile=profile)
+    return measurement._replace(profile=profile)
 
 
 def _with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the profile") -> Profile:
@@ -247,7 +245,7 @@ class Run:
         profile = profile_of(taken.facts, recording, self.label)
         profile = _with_other_ranks(profile, self.agreement)
         attribute = functools.partial(lines_of_another_run, profile, self._repeated)
-        more = MoreRounds(dataclasses.replace(self._repeated, agreement=ALONE))
+        more = MoreRounds(self._repeated._replace(agreement=ALONE))
         return Measurement(
             profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
         )
@@ -295,7 +293,7 @@ class Run:
 
     def _profile(self, step: policy.ProfileRounds) -> Shown:
         repeated = self._with_progress("profiling", step.rounds, step.reason)
-        repeated = dataclasses.replace(repeated, flush_l2=step.flush_l2)
+        repeated = repeated._replace(flush_l2=step.flush_l2)
         taken = sessions.profile_rounds(repeated, step.rounds, stacks=self.plan.stacks)
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self.device, taken.facts)
@@ -362,7 +360,7 @@ class Run:
             itertools.repeat(self._prepare),
             lambda done: self.progress(what, min(done, rounds), rounds, reason),
         )
-        return dataclasses.replace(self._repeated, prepare=prepare)
+        return self._repeated._replace(prepare=prepare)
 
 
 def _ignoring(plan: Plan, recording: Recording) -> Recording:

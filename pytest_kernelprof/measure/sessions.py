@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -30,8 +30,7 @@ from pytest_kernelprof.trace.events import InputsRead
 from pytest_kernelprof.trace.reader import read_trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class Taken(NamedTuple):
     """A session that was taken and read.
 
     Attributes:

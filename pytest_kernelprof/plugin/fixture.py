@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import pytest
 
@@ -311,8 +311,7 @@ def hold_comparisons(
         test.ledger.compared_by.append(limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(NamedTuple):
     """One of the callables: its values, one a round, and the profile of its warmed-up call.
 
     Attributes:

@@ -14,11 +14,11 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from traceback import walk_stack  # before a test can patch it
 from types import FrameType
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
 
 import pytest
 
@@ -68,8 +68,7 @@ _NOT_AGAINST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredTest:
+class MeasuredTest(NamedTuple):
     """One test, and all that its measurements depend on.
 
     Attributes:
@@ -141,8 +140,7 @@ class MeasuredTest:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredCall:
+class MeasuredCall(NamedTuple):
     """A call that has just been measured and can be made again.
 
     Attributes:
@@ -351,10 +349,9 @@ def is_cuda_up(*, otherwise: bool) -> bool:
     """
     from pytest_kernelprof.gpu.inventory import cuda_is_up
 
-    try:
+    with contextlib.suppress(Exception):
         return cuda_is_up()
-    except Exception:
-        return otherwise
+    return otherwise
 
 
 def torch_is_loaded() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pytest_kernelprof.baselines.snapshots import why_not_kept
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
@@ -49,8 +50,7 @@ class Request:
     group: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(NamedTuple):
     """What a test took since it was last judged: all that ``conclude`` looks at.
 
     Attributes:
@@ -88,8 +88,7 @@ class Records:
         return [verdict for profile in self.profiles for verdict in profile.verdicts]
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(NamedTuple):
     """What becomes of a test.
 
     Attributes:

@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 def commit_of(folder: str) -> str:
     """The full name of the commit that is checked out in a folder; empty where there is none, or
     no git. A container job often runs as another user than the one who owns the repository."""
-    try:
+    with contextlib.suppress(GitError):
         return git(folder, "-c", "safe.directory=*", "rev-parse", "--verify", "HEAD").strip()
-    except GitError:
-        return ""
+    return ""
 
 
 class RunRecord:

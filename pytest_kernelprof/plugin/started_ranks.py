@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -194,10 +194,9 @@ class RankTraceback(Exception):  # noqa: N818 (it is shown as the cause of anoth
 
 def _how_ended(status: int | None) -> str:
     if status is not None and status < 0:
-        try:
+        with suppress(ValueError):
             return signal.Signals(-status).name
-        except ValueError:
-            return f"signal {-status}"
+        return f"signal {-status}"
     return f"exit status {status}"
 
 
@@ -209,8 +208,7 @@ def _end(processes: Sequence[BaseProcess]) -> None:
         process.join()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """What all ranks get.
 
     Attributes:

@@ -14,8 +14,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -30,8 +29,7 @@ from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep
 _INSIDE = "KERNELPROF_INSIDE_RANK"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Which rank of how many this process is, and the folder for the files of the ranks."""
 
     rank: int
@@ -114,11 +112,9 @@ _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode
 
 def read(path: str) -> RankState | None:
     """What a rank wrote; None if there is no file, or not a whole one."""
-    try:
-        with open(path, "rb") as file:
-            return codec.decode(file.read(), RankState)
-    except (OSError, ValueError):
-        return None
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        return codec.decode(file.read(), RankState)
+    return None
 
 
 class Rank:

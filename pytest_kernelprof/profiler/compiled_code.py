@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
@@ -158,8 +158,7 @@ _ONE_A_MATRIX = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledCode:
+class CompiledCode(NamedTuple):
     """Compiled code that may have run.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu import conditions, inventory, nvml
@@ -23,8 +23,7 @@ _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
+class Recorded(NamedTuple):
     """What a session leaves.
 
     Attributes:

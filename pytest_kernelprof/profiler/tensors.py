@@ -16,8 +16,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.gpu.bindings import without_modes
 from pytest_kernelprof.gpu.inventory import bound, load_torch
@@ -95,8 +94,7 @@ _CHUNK = 1 << 20
 """Numbers that are compared at once: the comparison needs little memory beside the results."""
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(NamedTuple):
     """How near a result is to another one.
 
     Attributes:
@@ -283,8 +281,7 @@ _DEFAULT, _BOUND = "default of `{}`", "bound argument `{}`"
 _Found = tuple[str, str, Any]  # the form of its name, its path, and what is there
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(NamedTuple):
     """Tensors as they were: of each the form of its name, its path, itself and its version."""
 
     tensors: tuple[tuple[str, str, weakref.ref[Any], int], ...] = ()

@@ -22,6 +22,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu.file_lock import fcntl
@@ -91,8 +92,7 @@ _END = 64
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """A folder of this process.
 
     Attributes:

@@ -13,11 +13,10 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from traceback import walk_stack  # before a test can patch it
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.gpu import procfs
 from pytest_kernelprof.gpu.inventory import Device
@@ -68,8 +67,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_parent=lambda: _forks.append(1))
 
 
-@dataclass(frozen=True, slots=True)
-class AtWork:
+class AtWork(NamedTuple):
     """What is at work at one moment, this thread apart.
 
     Attributes:
@@ -330,8 +328,7 @@ _LEAST_NS, _LEAST_SHARE = 1_000_000, 0.01
 _SHORT_S = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class _Started:
+class _Started(NamedTuple):
     """A process that was started through ``multiprocessing``.
 
     Attributes:

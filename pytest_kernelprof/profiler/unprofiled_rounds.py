@@ -6,8 +6,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.gpu.bindings import as_made, without_modes
@@ -57,8 +56,7 @@ def flush_l2(device: Device) -> None:
         torch.amax(buffer, 1, out=maxima)
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedCall:
+class RepeatedCall(NamedTuple):
     """A call, and all that a round of it needs.
 
     Attributes:

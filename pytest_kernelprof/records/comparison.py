@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -260,8 +259,7 @@ _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _MOST_KERNELS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """One kernel that does the work of several of the baseline, or the other way round.
 
     Attributes:

@@ -16,7 +16,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,8 +38,7 @@ ENOUGH_FOR_A_RANGE = 48
 _MOST_ALIKE = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """A median and the interval that covers the true one with the given confidence.
 
     ``block``: this many values in a row count as one, by their median, as neighbours are alike.
@@ -132,8 +131,7 @@ RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """How one metric of one workload varies, as fractions of the median.
 
     Attributes:
@@ -160,8 +158,7 @@ class Spread:
         return self.margin_us / self.median_us
 
 
-@dataclass(frozen=True, slots=True)
-class Margin:
+class Margin(NamedTuple):
     """What to add to today's median for a limit on a metric: a fraction or microseconds."""
 
     metric: str
@@ -259,8 +256,7 @@ _TINY_US = 2.0
 _LEAST_OF_TINY_US = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """The rounds of both sides in one turn, in microseconds, the first one of each included."""
 
     current: tuple[float, ...]

@@ -160,8 +160,7 @@ class Announced(NamedTuple):
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One argument of an operator.
 
     Attributes:
@@ -255,8 +254,7 @@ class Frames(Spans):
     thread: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Flows:
+class Flows(NamedTuple):
     """Forward-to-backward links of autograd: where each end lies, by thread and time."""
 
     forward_thread: Ints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -206,8 +206,7 @@ def nearest(parent: Ints, chosen: Bools) -> Ints:
 _BEGINNING, _END = -(2**62), 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One call of the wrapped function: host times in ns.
 
     ``until`` is where the next of our own steps starts; what the device does between ``start``
@@ -219,8 +218,7 @@ class Round:
     until: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How a session is divided.
 
     Attributes:

@@ -10,9 +10,8 @@ import contextlib
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from operator import or_
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -157,8 +156,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Events of a part of a file.
 
     Attributes:
@@ -252,7 +250,7 @@ class Decoder:
         chunk = self._decoded(text)
         names = {one.name for one in chunk.activities}
         if any(map(vocabulary.communicates, names)):  # in few traces
-            chunk = replace(chunk, announced=announced(text, chunk.activities))
+            chunk = chunk._replace(announced=announced(text, chunk.activities))
         return chunk
 
     def _decoded(self, text: bytes | bytearray | memoryview) -> Chunk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +69,7 @@ def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
         if isinstance(candidate, str):
             raise WorkerError(candidate)
         assert isinstance(candidate, Taken)
-        return dataclasses.replace(candidate, pair=replace(candidate.pair, first=first))
+        return candidate._replace(pair=replace(candidate.pair, first=first))
 
     monkeypatch.setattr(module, "take_turns", take_turns)
 

@@ -63,7 +63,7 @@ class Double:
 
 def reference(*processes: Double) -> Reference:
     waiting = iter(processes)
-    made = Reference(lambda: cast("Process", next(waiting)))
+    made = Reference(lambda: cast("Process", next(waiting)), lambda: False)
     made.come_up()
     made.collect(["t.py"])
     return made
@@ -120,7 +120,7 @@ def test_one_that_cannot_be_started() -> None:
     def fail() -> Process:
         raise OSError("no memory")
 
-    made = Reference(fail)
+    made = Reference(fail, lambda: False)
     made.come_up()
     made.collect([])
     assert run(made, "t.py::a", "") == "the reference cannot be started (no memory)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,7 @@ def test_an_error_of_the_run_for_lines_hides_no_verdict(tmp_path: Path) -> None:
     def fails() -> Profile:
         raise ValueError("boom")
 
-    found = dataclasses.replace(measured(tmp_path, mlp()), attribute=fails, agreement=agreement)
+    found = measured(tmp_path, mlp())._replace(attribute=fails, agreement=agreement)
     assert with_lines_if(False, found) == found.profile
     assert [str(one) for one in agreement.broken] == ["boom"]
 
@@ -116,8 +115,7 @@ def test_the_rank_that_breaks_a_limit_sends_its_timeline(
     ranks = [profile((kernel("k", "aten::add"),) * n, rank=at) for at, n in enumerate(sizes)]
     both = replace(ranks[0], other_ranks=(ranks[1],))
     agreement: Any = Sends(other if blamed else Timeline())
-    found = dataclasses.replace(
-        measured(tmp_path, both),
+    found = measured(tmp_path, both)._replace(
         attribute=lambda: replace(both),
         agreement=agreement,
         timeline=lambda: own,
@@ -141,9 +139,7 @@ def test_a_rank_that_does_not_send_its_timeline_hides_no_verdict(tmp_path: Path)
     one, two = (profile((kernel("k", "aten::add"),) * 2, rank=rank) for rank in (0, 1))
     both = replace(one, other_ranks=(two,))
     agreement: Any = LosesTheOther()
-    found = dataclasses.replace(
-        measured(tmp_path, both), attribute=lambda: replace(both), agreement=agreement
-    )
+    found = measured(tmp_path, both)._replace(attribute=lambda: replace(both), agreement=agreement)
     kept = ledger(max_kernels=1).keep(found, CALL, Timeline()).record
     assert [verdict.outcome for verdict in kept.verdicts] == ["failed"]
     assert [str(error) for error in agreement.broken] == ["rank 1 did not come"]

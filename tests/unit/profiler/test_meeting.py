@@ -95,7 +95,7 @@ class Ranks:
     def at(self, rank: int, call: Call = CALL, pid: int | None = None) -> Meeting:
         return Meeting(
             self.store,
-            replace(call, ranks=tuple(range(self.number))),
+            call._replace(ranks=tuple(range(self.number))),
             rank,
             myself=Process("here", rank if pid is None else pid, "then"),
             limit_s=self.limit_s,
