@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -142,8 +143,7 @@ def _do(rounds: Rounds, asked: DoStep) -> None:
         raise WorkerError(problem)
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(NamedTuple):
     """The times of a call on both sides.
 
     Attributes:
@@ -153,7 +153,7 @@ class Timed:
 
     paired: Paired
     another_work: str = ""
-    kernels_us: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    kernels_us: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
 
 def not_timed(why: str) -> Paired:

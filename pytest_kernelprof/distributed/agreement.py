@@ -305,7 +305,7 @@ class Agreement:
 
         Args:
             what: which question it is, the same on all ranks.
-            own: a record (msgspec's, a dataclass), or builtins.
+            own: a record (msgspec's, a named tuple), or builtins.
             patience_s: how long others may take beyond the usual limit.
 
         Raises:

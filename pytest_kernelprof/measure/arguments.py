@@ -7,9 +7,8 @@ import inspect
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import CannotMeasureError
 from pytest_kernelprof.profiler.tensors import Watched, watch
@@ -43,8 +42,7 @@ _NOT_BEGUN = "its body has not run, so there is nothing to measure"
 _UNFINISHED = "its work may continue after the call has returned, so it is not measured"
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The arguments of a call.
 
     Attributes:
@@ -52,7 +50,7 @@ class Arguments:
     """
 
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = types.MappingProxyType({})
     setup: Callable[[], Any] | None = None
 
 

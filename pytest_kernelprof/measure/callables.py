@@ -6,7 +6,7 @@ import contextlib
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -212,7 +212,7 @@ def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
     if given.setup is None:
         return Arguments(*own.holding(given.args, given.kwargs))
     setup = given.setup
-    return replace(given, setup=lambda: own.holding(*args_and_kwargs("setup", setup(), given)))
+    return given._replace(setup=lambda: own.holding(*args_and_kwargs("setup", setup(), given)))
 
 
 def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
@@ -298,7 +298,7 @@ def contest(
         profiles = dict[str, Profile]()
         with agreeing() as agreement:
             plan = agreed(f"{metric} of {', '.join(callables)}", plan, agreement)
-            counts = replace(plan, rounds=policy.EXACT_ROUNDS)
+            counts = plan._replace(rounds=policy.EXACT_ROUNDS)
             for name in sorted(callables, key=lambda name: name != reference):  # it is first
                 run = Run(device, counts, callables[name], arguments, name, agreement=agreement)
                 profile = warm(run, partial(checks.look, name))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -41,8 +40,7 @@ class Needs(NamedTuple):
 EVERYTHING = Needs(device_times=True, host_times=True, memory=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """How much to measure.
 
     Attributes:
@@ -108,7 +106,7 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
         name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS
     }
     most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS if len(plans) > 1 else 1)
-    return dataclasses.replace(plans[0], **most)
+    return plans[0]._replace(**most)
 
 
 def plan_of(device: DeviceKind, needs: Needs, *, rounds: int | None = None) -> Plan:
@@ -212,8 +210,7 @@ MEMORY_ROUNDS = 2
 _MOST_WARMUPS = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """A step that was taken, and what it showed.
 
     Attributes:

@@ -3,7 +3,6 @@ turn, and compare."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
@@ -441,5 +440,4 @@ class Turns:
             partial(alone, more.repeated.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
             judged,
         )
-        paired = replace(timed.paired, took_s=now_s() - begun_s)
-        return dataclasses.replace(timed, paired=paired)
+        return timed._replace(paired=replace(timed.paired, took_s=now_s() - begun_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -502,7 +502,7 @@ def compare(
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
         number = TIMED_ROUNDS if rounds is None else settings.check_option("rounds", rounds)
-        plan = replace(test.plan(Needs(), rounds=None, stacks=False), rounds=number)
+        plan = test.plan(Needs(), rounds=None, stacks=False)._replace(rounds=number)
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured)
         else:

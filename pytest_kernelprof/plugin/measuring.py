@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from traceback import walk_stack  # before a test can patch it
 from types import FrameType
@@ -101,8 +100,7 @@ class MeasuredTest(NamedTuple):
     def plan(self, needs: policy.Needs, **given: Any) -> policy.Plan:
         """What to take: by the options given for a call, else by the settings of the test."""
         settings = self.settings.changed(**given)
-        return replace(
-            policy.plan_of(self.device, needs, rounds=settings.rounds),
+        return policy.plan_of(self.device, needs, rounds=settings.rounds)._replace(
             warmup=settings.warmup,
             flush_l2=settings.flush_l2,
             stacks=settings.stacks,
@@ -242,7 +240,7 @@ def measure_block(
     plan = test.plan(test.needs())
     unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
-        plan = replace(plan, inputs=False)
+        plan = plan._replace(inputs=False)
     request = request or Request(f"the whole call of {test.id}", place=test.place)
     found: list[runner.Measurement] = []
     limits = request.own.values()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -586,7 +585,7 @@ def test_whatever_happens_a_measurement_ends_and_repeats_no_finished_step(seed: 
     source = random.Random(seed)
     needs = Needs(*(source.random() < 0.6 for _ in range(3)))
     rounds = source.choice([None, None, None, 1, 2, 7, 96])
-    plan = replace(plan_of("cuda", needs, rounds=rounds), warmup=source.choice([1, 2, 4]))
+    plan = plan_of("cuda", needs, rounds=rounds)._replace(warmup=source.choice([1, 2, 4]))
     history = driven(plan, at_random(source), most=120)
 
     assert next_step(plan, history) is None

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,7 +138,7 @@ def test_each_gets_what_all_have_by_number(number: int) -> None:
 def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
     own = [
         plan_of("cpu", Needs()),
-        replace(plan_of("cpu", Needs(host_times=True)), warmup=3, who="b"),
+        plan_of("cpu", Needs(host_times=True))._replace(warmup=3, who="b"),
     ]
     found = Ranks().all_do(lambda rank, here: plan_of_ranks(here.gather("the plan", own[rank])))
     assert [one.who for one in found] == ["", ""]
