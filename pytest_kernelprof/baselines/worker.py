@@ -49,14 +49,9 @@ _PATIENCE_S = 60.0
 _SHOWN = 300
 _PROBE = f"""
 import json, sys
-from importlib import metadata, util
-def version(name):
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-names = {{"pytest": "pytest", "pytest_kernelprof": "{PLUGIN}"}}
-found = {{dist: util.find_spec(name) and version(dist) for name, dist in names.items()}}
+from importlib.metadata import distributions
+names = ("pytest", "{PLUGIN}")
+found = {{one: next((dist.version for dist in distributions(name=one)), "") for one in names}}
 print(json.dumps({{"prefix": sys.prefix, "found": found}}))
 """
 # Variables of those who run tests or measure coverage, which this run's are not.

@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -343,8 +343,7 @@ _ANSWER = "kernelprof-answer:"
 Answer = TypeVar("Answer", "TorchFacts", "Canary")
 
 
-@dataclass(frozen=True, slots=True)
-class TorchFacts:
+class TorchFacts(NamedTuple):
     """What torch says in a process of its own.
 
     Attributes:
@@ -368,16 +367,14 @@ class TorchFacts:
     cupti_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(NamedTuple):
     """Whether the profiler saw a kernel that was launched for it, and if not, why."""
 
     state: CanaryState
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """All that the doctor examines.
 
     Attributes:
@@ -395,11 +392,11 @@ class Machine:
     torch: TorchFacts
     canary: Canary
     canary_after_cpu: Canary | None = None
-    nvml: NvmlFacts = field(default_factory=lambda: NvmlFacts("not asked"))
-    packages: Mapping[str, str] = field(default_factory=dict)
+    nvml: NvmlFacts = NvmlFacts("not asked")
+    packages: Mapping[str, str] = MappingProxyType({})
     driver: str = ""
-    permissions: procfs.Permissions = field(default_factory=procfs.Permissions)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    permissions: procfs.Permissions = procfs.Permissions()
+    environment: Mapping[str, str] = MappingProxyType({})
     injected: tuple[str, ...] = ()
     temp_folder: str = ""
     temp_error: str = ""

@@ -11,7 +11,6 @@ import functools
 import glob
 import os
 import platform
-import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 from pytest_kernelprof.errors import ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu.bindings import Torch, as_made, bind, bound_already
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.system import Real, series
 
 _broken: list[str] = []
 
@@ -163,8 +162,7 @@ def _refuse_old(version: str) -> None:
     Raises:
         ProfilerUnavailable: it names the version that was found, what is needed, and what to do.
     """
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_TORCH:
+    if () < series(version) < _OLDEST_TORCH:
         needed = "{}.{}".format(*_OLDEST_TORCH)
         raise ProfilerUnavailable(
             f"torch {version} is too old: pytest-kernelprof needs torch {needed} or later. "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pytest_kernelprof.cli.doctor import (
@@ -63,8 +61,8 @@ def test_a_sound_machine_is_all_ok_and_names_its_parts() -> None:
 
 
 def test_what_is_newer_than_what_was_tried_is_a_warning_with_a_remedy() -> None:
-    torch = finding(replace(SOUND, torch=replace(TORCH, version="99.1.2+cu200")), "torch")
-    ours = finding(replace(SOUND, packages={"pytest": "99.0.0"}), "pytest")
+    torch = finding(SOUND._replace(torch=TORCH._replace(version="99.1.2+cu200")), "torch")
+    ours = finding(SOUND._replace(packages={"pytest": "99.0.0"}), "pytest")
     assert (torch.state, ours.state) == ("warn", "warn")
     assert "; torch 99.1 is newer than what was tried (" in torch.text
     assert "; pytest 99.0 is newer than what was tried (" in ours.text
@@ -72,16 +70,16 @@ def test_what_is_newer_than_what_was_tried_is_a_warning_with_a_remedy() -> None:
 
 
 def test_a_choice_of_gpus_is_shown() -> None:
-    machine = replace(SOUND, environment={"CUDA_VISIBLE_DEVICES": "3"})
+    machine = SOUND._replace(environment={"CUDA_VISIBLE_DEVICES": "3"})
     assert finding(machine, "GPU").text.endswith("; CUDA_VISIBLE_DEVICES=3")
 
 
 def test_whatever_is_not_ok_has_a_remedy() -> None:
     machines = [
         NO_GPU,
-        replace(SOUND, torch=TorchFacts(error="torch cannot be imported")),
-        replace(SOUND, canary=Canary("blind", "why"), permissions=Permissions(True)),
-        replace(SOUND, temp_error="no space", packages={}),
+        SOUND._replace(torch=TorchFacts(error="torch cannot be imported")),
+        SOUND._replace(canary=Canary("blind", "why"), permissions=Permissions(True)),
+        SOUND._replace(temp_error="no space", packages={}),
     ]
     wrong = [one for machine in machines for one in diagnose(machine) if one.state != "ok"]
     assert len(wrong) >= 6
@@ -102,7 +100,7 @@ def test_without_torch_it_fails_and_says_why() -> None:
 
 
 def test_a_driver_that_torch_cannot_use_is_a_failure_that_names_the_build() -> None:
-    broken = replace(NO_GPU, driver="590.44.01")
+    broken = NO_GPU._replace(driver="590.44.01")
     assert finding(broken, "GPU").state == "fail"
     assert "built for CUDA" in finding(broken, "GPU").remedy
 
@@ -111,7 +109,7 @@ def test_hidden_gpus_are_a_warning_that_names_the_variable() -> None:
     torch = TorchFacts(
         version="2.14", cuda="13.1", why_no_gpu="no CUDA device: CUDA_VISIBLE_DEVICES=''"
     )
-    hidden = replace(NO_GPU, torch=torch, environment={"CUDA_VISIBLE_DEVICES": ""}, driver="590")
+    hidden = NO_GPU._replace(torch=torch, environment={"CUDA_VISIBLE_DEVICES": ""}, driver="590")
     assert finding(hidden, "GPU").state == "warn"
     assert "unset CUDA_VISIBLE_DEVICES" in finding(hidden, "GPU").remedy
 
@@ -132,7 +130,7 @@ def test_hidden_gpus_are_a_warning_that_names_the_variable() -> None:
 def test_known_bad_ranges_of_cupti(version: int, state: str, words: str) -> None:
     import re
 
-    found = finding(replace(SOUND, torch=replace(TORCH, cupti_version=version)), "CUPTI")
+    found = finding(SOUND._replace(torch=TORCH._replace(cupti_version=version)), "CUPTI")
     assert found.state == state
     assert re.search(words, found.text)
     assert ("time stamps" in found.text) is (24 <= version < 130_100)
@@ -148,12 +146,12 @@ def test_releases_of_cupti() -> None:
 
 
 def test_a_torch_without_cupti_is_a_failure() -> None:
-    blind = replace(SOUND, torch=replace(TORCH, cuda_activity=False))
+    blind = SOUND._replace(torch=TORCH._replace(cuda_activity=False))
     assert finding(blind, "CUPTI").state == "fail"
 
 
 def test_rocm_has_no_cupti_to_look_at() -> None:
-    rocm = replace(SOUND, torch=replace(TORCH, cuda="", hip="7.0"))
+    rocm = SOUND._replace(torch=TORCH._replace(cuda="", hip="7.0"))
     assert "CUPTI" not in names(rocm)
     assert finding(rocm, "torch").text.endswith("built for ROCm 7.0")
 
@@ -169,8 +167,7 @@ def test_rocm_has_no_cupti_to_look_at() -> None:
     ],
 )
 def test_who_may_profile(admin_only: bool | None, may: bool, canary: str, state: str) -> None:
-    machine = replace(
-        SOUND,
+    machine = SOUND._replace(
         permissions=Permissions(admin_only, may),
         canary=Canary(canary),  # type: ignore[arg-type]
     )
@@ -189,7 +186,7 @@ def test_who_may_profile(admin_only: bool | None, may: bool, canary: str, state:
 def test_another_tool_is_named(
     environment: dict[str, str], injected: tuple[str, ...], tool: str
 ) -> None:
-    found = finding(replace(SOUND, environment=environment, injected=injected), "other tools")
+    found = finding(SOUND._replace(environment=environment, injected=injected), "other tools")
     assert found.state == "warn"
     assert tool in found.text
 
@@ -207,23 +204,23 @@ def test_another_tool_is_named(
     ],
 )
 def test_settings_that_disturb(variable: str, value: str, name: str, state: str) -> None:
-    found = finding(replace(SOUND, environment={variable: value}), name)
+    found = finding(SOUND._replace(environment={variable: value}), name)
     assert (found.state, variable in found.text) == (state, True)
 
 
 @pytest.mark.parametrize("state", ["blind", "crashed"])
 def test_a_canary_that_was_not_seen_is_a_failure_in_its_own_words(state: str) -> None:
-    machine = replace(SOUND, canary=Canary(state, "the cause"))  # type: ignore[arg-type]
+    machine = SOUND._replace(canary=Canary(state, "the cause"))  # type: ignore[arg-type]
     found = finding(machine, "canary")
     assert (found.state, found.text) == ("fail", "the cause")
     assert "CPU-only first" not in names(machine)
 
 
 def test_a_torch_that_a_cpu_only_profile_blinds_is_a_warning() -> None:
-    machine = replace(SOUND, canary_after_cpu=Canary("blind", "why"))
+    machine = SOUND._replace(canary_after_cpu=Canary("blind", "why"))
     assert finding(machine, "CPU-only first").state == "warn"
     assert not has_failure(diagnose(machine))
-    dead = replace(SOUND, canary_after_cpu=Canary("crashed", "no answer"))
+    dead = SOUND._replace(canary_after_cpu=Canary("crashed", "no answer"))
     assert finding(dead, "CPU-only first").state == "unknown"
 
 
@@ -239,30 +236,30 @@ def test_a_torch_that_a_cpu_only_profile_blinds_is_a_warning() -> None:
 )
 def test_pairs_of_pytest_and_pytest_benchmark(pytest_version: str, bench: str, state: str) -> None:
     packages = {"pytest": pytest_version} | ({"pytest-benchmark": bench} if bench else {})
-    assert finding(replace(SOUND, packages=packages), "pytest").state == state
+    assert finding(SOUND._replace(packages=packages), "pytest").state == state
 
 
 def test_nvml_that_does_not_answer_is_unknown() -> None:
-    found = finding(replace(SOUND, nvml=NvmlFacts(error="not installed")), "NVML")
+    found = finding(SOUND._replace(nvml=NvmlFacts(error="not installed")), "NVML")
     assert (found.state, found.text) == ("unknown", "not installed")
     assert "nvidia-ml-py" in found.remedy
 
 
 @pytest.mark.parametrize("mig", [(True, False), (False, True)])
 def test_divided_gpus_are_a_warning(mig: tuple[bool, ...]) -> None:
-    assert finding(replace(SOUND, nvml=NvmlFacts(mig=mig)), "MIG").state == "warn"
+    assert finding(SOUND._replace(nvml=NvmlFacts(mig=mig)), "MIG").state == "warn"
 
 
 def test_a_divided_gpu_shows_by_its_name_too() -> None:
-    torch = replace(TORCH, gpus=("NVIDIA H100 80GB HBM3 MIG 1g.10gb, sm_90",))
-    assert finding(replace(SOUND, torch=torch), "MIG").state == "warn"
+    torch = TORCH._replace(gpus=("NVIDIA H100 80GB HBM3 MIG 1g.10gb, sm_90",))
+    assert finding(SOUND._replace(torch=torch), "MIG").state == "warn"
 
 
 def test_little_space_is_a_warning_and_none_a_failure() -> None:
-    little = replace(SOUND, temp_free_bytes=5_000_000)
+    little = SOUND._replace(temp_free_bytes=5_000_000)
     assert finding(little, "temporary files").state == "warn"
     assert "5 MB free" in finding(little, "temporary files").text
-    assert finding(replace(SOUND, temp_error="read-only"), "temporary files").state == "fail"
+    assert finding(SOUND._replace(temp_error="read-only"), "temporary files").state == "fail"
 
 
 def test_each_finding_is_a_line_and_so_is_its_remedy() -> None:
