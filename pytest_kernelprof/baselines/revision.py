@@ -122,7 +122,7 @@ def local_variables() -> frozenset[str]:
     return frozenset(os.fsdecode(done.stdout).split())
 
 
-def _asked(folder: str, *arguments: str) -> str | None:
+def asked(folder: str, *arguments: str) -> str | None:
     """What git prints; None where it fails."""
     with contextlib.suppress(GitError):
         return git(folder, *arguments)
@@ -132,7 +132,7 @@ def _asked(folder: str, *arguments: str) -> str | None:
 def files_of(folder: str) -> list[str] | None:
     """The existing files below a folder that git tracks or does not ignore, relative to it; None
     without a repository."""
-    printed = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    printed = asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if printed is None:
         return None
     # An index may name a file twice (a conflict), and one that is deleted.
@@ -144,7 +144,7 @@ def tracked(folder: str, names: list[str]) -> frozenset[str]:
     """Which of some files, relative to a folder, git tracks; none where git does not know."""
     if not names:
         return frozenset()
-    printed = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
+    printed = asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
     return frozenset(filter(None, (printed or "").split("\0")))
 
 
@@ -203,7 +203,7 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
 
 
 def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
-    top = (_asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
+    top = (asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
     below = os.path.relpath(rootdir, top) if top else ""
     root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
     root = os.path.realpath(root)
@@ -297,7 +297,7 @@ def _branch(name: str) -> str:
 
 
 def _is_shallow(top: str) -> bool:
-    return (_asked(top, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
+    return (asked(top, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
 
 
 def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
@@ -317,7 +317,7 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
     except (OSError, GitError) as error:
         words = f"{reference.name} cannot be laid out in {tree}"
         promisors = ("config", "--get-regexp", r"^remote\..*\.promisor$")
-        if reference.commit and _asked(reference.root, *promisors):
+        if reference.commit and asked(reference.root, *promisors):
             raise CannotCompare(
                 f"{words}. This is a partial clone, which lacks files of it: git fetch --refetch "
                 "--no-filter origin"
@@ -349,9 +349,9 @@ def named(names: Sequence[str]) -> str:
 def _pointers(top: str, commit: str) -> list[str]:
     """The files of git LFS, of which git itself has only pointers."""
     how = ("grep", "-z", "--name-only", "--no-color", "--basic-regexp")
-    if _asked(top, *how, "filter=lfs", commit, "--", "*.gitattributes") is None:
+    if asked(top, *how, "filter=lfs", commit, "--", "*.gitattributes") is None:
         return []
-    printed = _asked(top, *how, f"^{_LFS}", commit) or ""
+    printed = asked(top, *how, f"^{_LFS}", commit) or ""
     return [one.partition(":")[2] for one in printed.split("\0") if one]
 
 

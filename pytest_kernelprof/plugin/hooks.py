@@ -138,13 +138,9 @@ def _is_run_document(config: pytest.Config, given: str) -> bool:
         return False
     if is_named_so and os.path.isfile(path):
         return True
-    from pytest_kernelprof.baselines.revision import GitError, git
+    from pytest_kernelprof.baselines.revision import asked
 
-    try:
-        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
-    except GitError:
-        return True
-    return False
+    return asked(str(config.rootpath), "rev-parse", "--verify", "--quiet", given) is None
 
 
 def _begin_rank(config: pytest.Config) -> None:

@@ -19,7 +19,7 @@ import pytest
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
-from pytest_kernelprof.baselines.revision import GitError, git
+from pytest_kernelprof.baselines.revision import asked
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.settings import Settings, flag_of
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 def commit_of(folder: str) -> str:
     """The full name of the commit that is checked out in a folder; empty where there is none, or
     no git. A container job often runs as another user than the one who owns the repository."""
-    with contextlib.suppress(GitError):
-        return git(folder, "-c", "safe.directory=*", "rev-parse", "--verify", "HEAD").strip()
-    return ""
+    commit = asked(folder, "-c", "safe.directory=*", "rev-parse", "--verify", "HEAD")
+    return (commit or "").strip()
 
 
 class RunRecord:
