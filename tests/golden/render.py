@@ -40,6 +40,8 @@ _WITHOUT = (
     "timeout",
     "pytest_cov",
 )
+# Of a package that is imported from a folder where it is not installed: a copy, a worktree.
+_KNOWN_WARNING = "-Wignore:Module already imported so cannot be rewritten"
 _REPORTS = (
     *("--kernelprof-report", "--kernelprof-markdown=run.md", "--kernelprof-html=run.html"),
     *("--kernelprof-json=run.json", "--kernelprof-github", "--junitxml=junit.xml"),
@@ -192,7 +194,7 @@ class _Work:
         import doubles
         import pytest
 
-        given = [f"-pno:{name}" for name in _WITHOUT]
+        given = [_KNOWN_WARNING, *(f"-pno:{name}" for name in _WITHOUT)]
         given += ["-p", "no:warnings"] if before else []
         benchmarks = any(test.benchmark for test in self.scenario.tests)
         reruns = max((test.reruns for test in self.scenario.tests), default=0)
