@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import described
 import pytest
+import render
 
-Once = Callable[[str, Callable[[Path], None]], Path]
-
-RENDER = Path(__file__).parent / "render.py"
 RENEW = "python tests/golden/render.py"
 
 for plugin in ("pytest_benchmark", "pytest_rerunfailures"):
     pytest.importorskip(plugin)
 
 
-@pytest.fixture(scope="session")
-def rendered(once: Once) -> Path:
-    """All scenarios as the code of today renders them."""
-
-    def fill(folder: Path) -> None:
-        subprocess.run([sys.executable, RENDER, "--to", folder / "now"], check=True)
-
-    return once("golden", fill) / "now"
-
-
 @pytest.mark.skipif(pytest.version_tuple[0] != 9, reason="kept with pytest 9")
 @pytest.mark.parametrize("scenario", described.names())
-def test_a_scenario_renders_as_it_is_kept(scenario: str, rendered: Path) -> None:
-    now, kept = _texts(rendered / scenario), _texts(described.KEPT / scenario)
+def test_a_scenario_renders_as_it_is_kept(scenario: str, tmp_path: Path) -> None:
+    render.render_to(scenario, tmp_path)
+    now, kept = _texts(tmp_path / scenario), _texts(described.KEPT / scenario)
     changes = [
         line
         for name in sorted({*now, *kept})
