@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof import Profile
-from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.cli.main import COMMANDS, main
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.profile import Profile as ProfileRecord
 
@@ -47,6 +47,23 @@ def test_without_a_command_it_prints_worked_examples(capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     for command in ("show trace", "diff old", "report run", "compare run", "doctor"):
         assert f"\n  kernelprof {command}" in told
+
+
+def test_the_help_lists_each_command_and_nothing_that_stands_for_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out.partition("\ncommands:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^ +(\w+)  ", listed, re.MULTILINE) == list(COMMANDS)
+
+
+def test_output_that_nobody_reads_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as closed:  # short output stays in it until the end
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(["show", str(TRACES / "mlp.json.gz")]) == 1
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,20 @@ def test_a_send_meets_its_receive() -> None:
     assert [split(one) for one in found.ranks] == [(5, 0), (11, 35), (6, 84)]
 
 
+def test_a_send_may_name_both_of_its_ranks() -> None:
+    send, receive = reduce_of(5, operation="send"), reduce_of(40, operation="recv")
+    assert [split(one) for one in gathered([rank(0, send), rank(1, receive)]).ranks] == [
+        (5, 0),
+        (5, 35),
+    ]
+
+
+def test_a_group_of_one_rank_waits_for_nobody() -> None:
+    alone = reduce_of(7, group="1", ranks=(1,))
+    found = gathered([rank(0, reduce_of(9)), rank(1, reduce_of(9), alone)])
+    assert [split(one) for one in found.ranks] == [(9, 0), (16, 0)]
+
+
 @pytest.mark.parametrize("size", [0, 2])
 def test_two_ranks_need_not_say_who_takes_part(size: int) -> None:
     plain = {"operation": "AllReduce", "group": "", "ranks": (), "size": size}

@@ -141,25 +141,40 @@ def test_it_follows_what_modules_hold(tmp_path: Path, monkeypatch: pytest.Monkey
         del sys.modules[name]
 
 
+@pytest.mark.parametrize(
+    ("test", "imports"),
+    [
+        ("kp_all/tests/test_it.py", "from ..code import run\n  from .. import code"),
+        ("kp_all/test_it.py", "from .code import run"),
+        ("kp_all/test_it.py", "from . import code"),
+    ],
+)
 def test_what_a_test_imports_relative_to_itself_is_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    test: str, imports: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
         "kp_all/__init__.py": "",
         "kp_all/code.py": "def run(): pass",
         "kp_all/tests/__init__.py": "",
-        "kp_all/tests/test_it.py": "def test():\n  from ..code import run\n  from .. import code",
+        test: f"def test():\n  {imports}",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    origins = Origins(str(tmp_path), [name for name in files if "tests/" in name])
-    test = importlib.import_module("kp_all.tests.test_it")
+    origins = Origins(str(tmp_path), [test, "kp_all/tests/__init__.py"])
+    loaded = importlib.import_module(test.removesuffix(".py").replace("/", "."))
     importlib.import_module("kp_all.code")  # by another test file
-    assert origins.reached([test]) == ("kp_all/__init__.py", "kp_all/code.py")
+    assert "kp_all/code.py" in origins.reached([loaded])
     for name in [name for name in sys.modules if name.startswith("kp_")]:
         del sys.modules[name]
+
+
+def test_code_that_cannot_be_brought_in_reach_says_why(tmp_path: Path) -> None:
+    links = tmp_path / "__editable__.pkg-1-py3-none-any"
+    links.mkdir()
+    code = RightCode(Launch("main", "/r", "/t", "/f", path=(str(links),)))
+    assert "editable_mode=strict" in code.bring_in_reach()
 
 
 PACKAGE = str(Path(code_origin.__file__).parents[2])

@@ -13,6 +13,7 @@ from repositories import Repository
 from pytest_kernelprof.baselines import supervisor
 from pytest_kernelprof.baselines.revision import (
     NotPreparedError,
+    changed,
     copy_generated,
     is_test,
     lay_over,
@@ -98,6 +99,14 @@ def test_todays_tests_replace_the_revisions(tmp_path: Path, with_git: bool) -> N
     found = {str(p.relative_to(tree)): p.read_text() for p in tree.rglob("*") if p.is_file()}
     assert found == expected
     assert set(laid) == set(expected) - {"pkg/mlp.py"}
+
+
+def test_only_tests_that_differ_are_told_as_changed(tmp_path: Path) -> None:
+    root, tree = tmp_path / "root", tmp_path / "tree"
+    write(root, {"test_new.py": "today", "test_same.py": "same", "test_other.py": "today"})
+    write(tree, {"test_gone.py": "old", "test_same.py": "same", "test_other.py": "older"})
+    laid = lay_over(IS_TEST, str(root), str(tree))
+    assert changed(laid, str(tree)) == ("test_other.py",)
 
 
 @pytest.fixture

@@ -168,6 +168,18 @@ def test_whose_context_was_first(cuda: bool | None, first: str | None) -> None:
     assert made.order.first == first
 
 
+def test_a_context_that_a_test_makes_here_before_the_next_one_runs_there_is_the_first() -> None:
+    process = Double(KNOWN, Done("t.py::a"), At("", cuda=True), Done("t.py::b"))
+    ours: list[str] = []
+    made = Reference(lambda: cast("Process", process), lambda: bool(ours))
+    made.come_up()
+    made.collect(["t.py"])
+    run(made, "t.py::a", "t.py::b")
+    ours.append("context")
+    made.begin("t.py::b", "", holds=True)
+    assert made.order.first == "current"
+
+
 @pytest.mark.parametrize(
     ("starting", "collected", "step"),
     [(True, True, "start"), (False, True, "collect"), (False, False, "run")],

@@ -30,6 +30,14 @@ def test_arguments_lead_into_the_tree(pytester: pytest.Pytester) -> None:
     assert not any(root in argument for argument in found if "basetemp" not in argument)
 
 
+def test_where_coverage_is_on_it_is_off_in_the_tree(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfig()
+    mapping = Mapping(str(pytester.path), "/t")
+    assert "--no-cov" not in arguments_for(config, mapping)
+    config.pluginmanager.register(object(), "_cov")
+    assert "--no-cov" in arguments_for(config, mapping)
+
+
 def test_variables_of_workers_and_coverage_are_not_inherited(tmp_path: Path) -> None:
     given = {
         "COVERAGE_PROCESS_START": "x",

@@ -63,6 +63,14 @@ def test_a_mig_instance_is_named_as_the_reason(driver: Driver) -> None:
     assert "MIG instance" in seen.why
 
 
+def test_a_gpu_that_nvml_does_not_know_is_no_mig_instance(driver: Driver) -> None:
+    driver.uuid = "GPU-another"
+    seen = gpu_of(GPU)
+    assert isinstance(seen, Unknown)
+    assert seen.why
+    assert "MIG" not in seen.why
+
+
 def test_a_missing_library_is_a_reason_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     monkeypatch.setattr(nvml, "gpu_uuid", lambda index: UUID)

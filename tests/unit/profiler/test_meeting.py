@@ -398,11 +398,16 @@ def test_collectives_that_wait_for_each_other_are_told() -> None:
     assert "waits for other ranks, which wait in another one" in found[0].why
 
 
-def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lost: bool) -> bool:
+def looked_after(
+    monkeypatch: pytest.MonkeyPatch,
+    inside: Callable[[], None],
+    lost: bool,
+    here: Meeting | None = None,
+) -> bool:
     """Whether the call of a rank was broken off."""
     monkeypatch.setattr("pytest_kernelprof.distributed.agreement._WATCH_S", 0.02)
     ranks, broken = Ranks(limit_s=0.3), threading.Event()
-    here = ranks.at(0)
+    here = here or ranks.at(0)
     here.inside_since = 0.0
     if lost:
         ranks.at(1).lose(LostRank(1, "raised ValueError"))
@@ -425,7 +430,10 @@ def test_who_waits_for_the_device_for_too_long_is_broken_off(
     def synchronize_in_use() -> None:
         time.sleep(0.8)
 
-    assert looked_after(monkeypatch, synchronize_in_use, lost=False)
+    here = Ranks(limit_s=0.3).at(0)
+    assert looked_after(monkeypatch, synchronize_in_use, lost=False, here=here)
+    assert here.lost is not None
+    assert here.lost.rank == 1
 
 
 def test_what_one_step_showed_on_all_ranks_is_the_worst_of_it() -> None:
