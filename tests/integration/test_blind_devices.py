@@ -121,3 +121,16 @@ def test_another_value_of_the_key_is_a_usage_error(run: Run, pytester: pytest.Py
     result.stderr.fnmatch_lines(
         ["*ini key kernelprof_blind: got 'pass'; expected one of error, not-judged"]
     )
+
+
+def test_that_it_was_not_judged_is_said_once_a_test(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini(NOT_JUDGED)
+    code = """
+@pytest.mark.max_kernels(0)
+def test_it(kernel_profile):
+    with torch.profiler.profile():
+        kernel_profile(three)
+        kernel_profile(three)
+"""
+    out = str(run(code).stdout)
+    assert out.count("KernelprofWarning: not judged (kernelprof_blind = not-judged)") == 1

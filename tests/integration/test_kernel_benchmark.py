@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_kernelprof.gpu import inventory
 
 Run = Callable[..., pytest.RunResult]
 
@@ -260,6 +263,22 @@ def test_it(kernel_benchmark, timer):
         ]
     )
     result.stdout.fnmatch_lines(['*not benchmarked: timer="cuda" needs a profile*'])
+
+
+def test_the_clock_waits_for_the_device_of_the_test(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(sys, "told", told, raising=False)
+    monkeypatch.setattr(inventory, "usual_kind", lambda: pytest.fail("not asked for the CPU"))
+    monkeypatch.setattr(inventory, "synchronize", lambda device: told.append(device.kind))
+    code = """
+def test_it(kernel_benchmark, kernelprof_device):
+    kernel_benchmark(lambda: sys.told.append("call"))
+"""
+    run(f"import sys\n{code}", *QUICK).assert_outcomes(passed=1)
+    assert set(told) == {"cpu", "call"}
+    assert told[-2:] == ["cpu", "call"]  # for the result it is called once more
 
 
 ONLY_BENCHMARK = """

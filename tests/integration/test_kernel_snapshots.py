@@ -537,3 +537,12 @@ def test_a_run_without_snapshots_looks_once_a_folder(
     )
     run(PLAIN, "-k", "test_other")
     assert len([one for one in looked if str(one).endswith("__kernelprof__")]) == 1
+
+
+def test_where_nothing_is_measured_no_snapshot_is_read(
+    run: RunIt, pytester: pytest.Pytester, no_gpu: None
+) -> None:
+    run(TWO, UPDATE)
+    path(pytester).write_text("{")
+    run(TWO).assert_outcomes(errors=3)
+    run(TWO, device=None).assert_outcomes(passed=3)

@@ -154,6 +154,24 @@ def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) ->
     assert str(out).count("E   max_kernels: 3 > 2") == 2
 
 
+OTHERS = """
+@pytest.mark.parametrize("n", (1, 2))
+def test_plain(n):
+    one = {}
+
+    two = 2
+    three = 3
+    four = 4
+    assert one["a"] == two
+"""
+
+
+def test_failures_of_others_are_told_as_pytest_tells_them(run: Run) -> None:
+    out = str(run(SEVERAL + OTHERS).stdout)
+    assert out.count("the rest is as in ") == 1
+    assert out.count('>       assert one["a"] == two') == 2
+
+
 def test_with_v_each_failure_tells_its_kernels(run: Run) -> None:
     assert "the rest is as in " not in str(run(SEVERAL, "-v").stdout)
 

@@ -16,7 +16,7 @@ from compiled import fused, hidden
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-from pytest_kernelprof.distributed.agreement import ALONE
+from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
 from pytest_kernelprof.gpu.conditions import Watch, unwatched
 from pytest_kernelprof.gpu.inventory import Device
@@ -118,6 +118,22 @@ def test_several_ranks_warm_up_past_what_they_do_in_their_second_call() -> None:
     assert (alone.warmup, several.warmup) == (1, 2)
     assert plan_of_ranks([Plan("cpu", warmup=5), Plan("cpu")]).warmup == 5
     assert plan_of_ranks([Plan("cpu", warmup=0)]).warmup == 1
+
+
+class SecondOfTwo(Agreement):
+    """Rank 1; rank 0 has the same."""
+
+    rank = 1
+
+    def gather(self, what: str, own: Any, **_: Any) -> Any:
+        return msgspec.structs.replace(own, rank=0), own
+
+
+def test_what_all_ranks_ran_has_the_profiles_of_the_others() -> None:
+    _, measurement = measure(lambda: X + 1, Plan("cpu"))
+    found = runner.of_all_ranks(measurement, SecondOfTwo()).profile
+    assert (found.rank, [one.rank for one in found.other_ranks]) == (1, [0])
+    assert runner.of_all_ranks(measurement, ALONE).profile is measurement.profile
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from records import LINEAR, kernel, mlp, profile, timed
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.plugin.collector import ATTRIBUTE, Collector
+from pytest_kernelprof.plugin.collector import ATTRIBUTE, Collector, why_ended
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.run_record import (
     LONGEST_NAME,
@@ -226,3 +226,16 @@ def test_an_error_of_ours_is_an_error_but_not_where_it_is_tried_again(
 ) -> None:
     report = phase("call", outcome, kernelprof_error=True)
     assert pytest_report_teststatus(report) == status
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ("in test_it.py\nE   KeyError: 1\nE   ValueError: 2  \nbelow", "ValueError: 2"),
+        ("could not be read\n  no such file\n\n", "no such file"),
+        (("test_it.py", 3, "Skipped: no GPU\nhere"), "Skipped: no GPU"),
+        (None, ""),
+    ],
+)
+def test_what_ended_a_collection_is_one_line(shown: Any, why: str) -> None:
+    assert why_ended(pytest.CollectReport("test_it.py", "failed", shown, [])) == why

@@ -105,6 +105,16 @@ def test_where_snapshots_are_required_what_could_not_fail_does() -> None:
     assert none.broken() == ["snapshot: this test has none for NVIDIA-H200"]
 
 
+@pytest.mark.parametrize(("file", "state"), [({"test_b": KEPT}, "missing"), (None, None)])
+def test_a_snapshot_is_missing_where_there_is_a_file_and_something_was_profiled(
+    file: dict[str, KeptTest] | None, state: str | None
+) -> None:
+    one = SnapshotJudge(ENTRY, file, checks=True, collects=False, strict=False)
+    assert one.report().state is None
+    one.note(FIVE)
+    assert one.report().state == state
+
+
 @pytest.mark.parametrize(
     ("found", "why"),
     [

@@ -113,17 +113,22 @@ def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
 DEAD = {"host": "", "pid": 2**22 + 1, "started": "1"}
 
 
-def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]) -> QuietRank:
-    """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone."""
+def end_quietly(
+    pytester: pytest.Pytester, folder: Path, said: dict[str, object] | None
+) -> QuietRank:
+    """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone, or
+    does not come."""
     folder.mkdir()
-    config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=1")
+    limit = "kernelprof_rank_timeout=0.2"
+    config = pytester.parseconfigure("-p", "no:terminal", "-o", limit)
     run_state(config).measures = True
     place = Place(1, 2, str(folder))
     rank = QuietRank(config, place)
     rank._session = SimpleNamespace(exitstatus=1)  # type: ignore[assignment]
     rank._writer = spoken = io.StringIO()
     rank._kept.write("what failed here")
-    Path(place.file(0)).write_text(json.dumps({"process": DEAD, **said}))
+    if said is not None:
+        Path(place.file(0)).write_text(json.dumps({"process": DEAD, **said}))
     rank.pytest_unconfigure()
     rank._kept = spoken
     return rank
@@ -138,6 +143,13 @@ def test_what_rank_0_does_not_report_is_told_by_its_rank(
     assert rank._session is not None
     assert rank._session.exitstatus == 1
     assert not (tmp_path / "ranks").exists()
+
+
+def test_a_rank_tells_what_failed_where_rank_0_does_not_come(
+    pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    rank = end_quietly(pytester, tmp_path / "ranks", None)
+    assert rank._kept.getvalue() == "what failed here"
 
 
 def test_what_rank_0_reports_is_told_once(pytester: pytest.Pytester, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -73,3 +74,14 @@ def test_an_exception_of_the_call_passes_through() -> None:
 
 def test_calls_in_a_row_are_timed_on_a_device_only() -> None:
     assert timings().back_to_back_us is None
+
+
+def test_on_a_gpu_the_calls_in_a_row_are_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unprofiled_rounds, "synchronize", lambda device: None)
+    gpu, calls = replace(CPU, kind="cuda"), list[int]()
+    repeated = RepeatedCall(gpu, lambda: lambda: calls.append(1))
+    assert time_calls(repeated, 3, fresh_arguments=True).back_to_back_us is None
+    assert len(calls) == 3
+    found = time_calls(repeated, 3, fresh_arguments=False).back_to_back_us
+    assert found is not None
+    assert len(calls) > 2 * 3 + 1

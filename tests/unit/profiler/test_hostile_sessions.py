@@ -266,6 +266,10 @@ def test_a_profiler_that_is_left_in_place_of_ours_is_ended_after_the_test() -> N
         leaves_one()
     assert torch.autograd.profiler._is_profiler_enabled
     torch_profiler.end_taken_over()
+    assert not torch.autograd.profiler._is_profiler_enabled
+    with torch.profiler.profile():  # which is none of ours
+        torch_profiler.end_taken_over()
+        assert torch.autograd.profiler._is_profiler_enabled
 
 
 def traced(frame: object, event: str, argument: object) -> Any:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.profiler.operators import compute_operators, registered_operators
+from pytest_kernelprof.profiler.operators import compute_operators, registered_operators, unclear
 
 X, Y = torch.randn(8, 16), torch.randn(8, 16)
 HEADS, IMAGE = torch.randn(2, 4, 8, 16), torch.randn(2, 3, 8, 8)
@@ -216,6 +216,14 @@ def test_all_registered_operators_are_known_by_name_without_overloads() -> None:
         names = registered_operators()
     assert {"aten::mm", "aten::add", "mine_for_names::twice"} <= names
     assert not any("." in name or "elementwise" in name for name in names)
+
+
+@pytest.mark.parametrize("key", ["aten/mul/CPU", "aten/mul.Tensor/CPU"])
+def test_an_operator_whose_kernel_a_library_took_back_is_not_clear(key: str) -> None:
+    names = ["aten::mul", "aten::mm"]
+    assert unclear(names, (), [set()]) == []
+    (told,) = unclear(names, (), [{key}])
+    assert "aten::mul" in told
 
 
 def test_each_name_is_given_once_and_in_order() -> None:

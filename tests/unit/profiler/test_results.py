@@ -135,6 +135,12 @@ def test_what_belongs_to_a_graph_or_a_module_is_handed_on(given: Any) -> None:
     assert found is given
 
 
+def test_what_stands_too_deep_is_handed_on() -> None:
+    deep = [[[[[[ONES]]]]]]
+    ((found,), _) = OwnMemory().holding((deep,), {})
+    assert found[0][0][0][0][0][0] is ONES
+
+
 def test_gradients_begin_anew_with_other_values() -> None:
     memory = OwnMemory()
     ((own,), _) = memory.holding((torch.ones(2, requires_grad=True),), {})

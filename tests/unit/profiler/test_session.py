@@ -18,6 +18,7 @@ from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
+from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.session import Session
 
 X = torch.ones(4)
@@ -267,3 +268,42 @@ def test_a_first_profile_does_not_load_torchs_compiler() -> None:
     command = [sys.executable, "-c", FIRST_PROFILE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+class Cupti:
+    """A library that answers each call with a number."""
+
+    def __init__(self, subscribes: int, enables: int = 0) -> None:
+        self.cuptiSubscribe = lambda *_: subscribes
+        self.cuptiActivityEnable = lambda *_: enables
+        self.cuptiUnsubscribe = self.cuptiActivityDisable = lambda *_: 0
+
+
+@pytest.mark.parametrize(
+    ("cupti", "refused", "words"),
+    [
+        (None, False, "CUPTI (libcupti) is not loaded"),
+        (Cupti(39), False, "Another CUPTI subscriber"),
+        (Cupti(0, 39), False, "Another CUPTI subscriber"),
+        (Cupti(35), False, "This user may not profile"),
+        (Cupti(0, 35), False, "This user may not profile"),
+        (Cupti(0), True, "This user may not profile"),
+        (Cupti(7), False, "CUPTI returned 7"),
+    ],
+)
+def test_why_no_kernel_is_seen_is_what_cupti_answers(
+    cupti: Cupti | None, refused: bool, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_activities = set(torch.profiler.ProfilerActivity.__members__.values())
+    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: all_activities)
+    files = ["/lib/libc.so"] + ["/lib/libcupti.so.12"] * (cupti is not None)
+    monkeypatch.setattr(torch_profiler, "mapped_files", lambda: files)
+    monkeypatch.setattr("ctypes.CDLL", lambda path: {"/lib/libcupti.so.12": cupti}[path])
+    permissions = types.SimpleNamespace(refused=refused)
+    monkeypatch.setattr(torch_profiler, "permissions", lambda: permissions)
+    assert words in torch_profiler.why_blind()
+
+
+def test_a_torch_without_cupti_is_why_no_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.profiler, "supported_activities", set)
+    assert "built without CUPTI" in torch_profiler.why_blind()
