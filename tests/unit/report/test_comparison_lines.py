@@ -10,8 +10,8 @@ from records import CPU, MLP, comparison, mlp, profile
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.report.kernel_tables import comparison_lines
-from pytest_kernelprof.report.tables import Style
-from pytest_kernelprof.report.terminal import open_lines
+from pytest_kernelprof.report.tables import Style, plain
+from pytest_kernelprof.report.terminal import open_lines, report_lines
 from pytest_kernelprof.summary.run import summary_of
 
 
@@ -72,3 +72,17 @@ def test_comparisons_stand_under_the_tests_that_made_them() -> None:
 
 def test_where_nothing_was_compared_there_is_no_line() -> None:
     assert comparison_lines([Test("x", (mlp(),))], Style()) == []
+
+
+def test_in_brief_only_comparisons_that_ask_for_a_look_are_there() -> None:
+    broken = Verdict(limit="min_speedup", outcome="failed", metric="cuda_time", measured=1.2)
+    bad = Test("t.py::test_bad", comparisons=(comparison(verdicts=(broken,)),), outcome="failed")
+    well = Test("t.py::test_well", comparisons=(comparison(),))
+    found = summary_of(Run((bad, well)))
+
+    def told(*, brief: bool) -> str:
+        return "\n".join(map(plain, report_lines(found, Style(), brief=brief)))
+
+    assert "test_bad (failed)\n" in told(brief=True)
+    assert "test_well" not in told(brief=True)
+    assert "\nt.py::test_well\n" in told(brief=False)

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 import pytest
+from records import kernel, mlp, profile
 
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
@@ -14,10 +15,18 @@ from pytest_kernelprof.records.comparison import (
     MetricDelta,
     Paired,
     ProfileComparison,
+    RunComparison,
     TimedPair,
 )
-from pytest_kernelprof.records.profile import Verdict
-from pytest_kernelprof.summary.advice import cure_words, intended_words, update_command
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.profile import Place, Verdict
+from pytest_kernelprof.summary.advice import (
+    cure_words,
+    intended_words,
+    tasks_of,
+    update_command,
+)
+from pytest_kernelprof.summary.run import summary_of
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
 SIZES = ("max_memcpy_bytes", "max_peak_memory")
@@ -134,3 +143,39 @@ def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() 
         "if intended, allow max_launches(3) and kernelprof(margin='10%') until main has it"
     )
     assert intended(more).startswith("if intended, add --kernelprof-warn-only ")
+
+
+def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> None:
+    over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=5, allowed=4)
+    called = mlp(verdicts=(over,), place=Place("test_it.py", 7))
+    run = Run((Test("test_it.py::test_a", (called,), outcome="failed"),))
+    (task,) = tasks_of(summary_of(run).problems)
+    assert task.place == Place("test_it.py", 7)
+
+
+def test_of_very_many_problems_the_first_are_told_and_the_others_counted() -> None:
+    def failed(number: int) -> Test:
+        over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=number)
+        kernels = [kernel(f"k{number}", source=f"m.py:{number}")] * number
+        return Test(f"t.py::test_{number}", (profile(kernels, verdicts=(over,)),), outcome="failed")
+
+    problems = summary_of(Run(tuple(map(failed, range(1, 6))))).problems
+    assert len(problems) == 5
+    assert len(tasks_of(problems, 5)) == 5
+    *told, left = tasks_of(problems, 3)
+    assert len(told) == 3
+    assert "2 more" in left.what
+
+
+@pytest.mark.parametrize(("ratios", "margin"), [((), ""), ((1.02, 1.17), "=20%"), ((0.9,), "")])
+def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
+    ratios: tuple[float, ...], margin: str
+) -> None:
+    pairs = tuple(TimedPair(None, ratio, 12, 40.0, 40.0 * ratio) for ratio in ratios)
+    found = ProfileComparison(source="revision", paired=Paired("same", pairs=pairs))
+    open_ = Verdict(limit="against", outcome="undecided", metric="cuda_time", comparison=found)
+    test = Test("t.py::test_a", (mlp(verdicts=(open_,)),))
+    run = Run((test,), baselines=(RunComparison(source="revision", name="main (abc1234)"),))
+    (problem,) = summary_of(run).problems
+    assert "compare with main again" in problem.remedy.what
+    assert problem.remedy.intended.partition("--kernelprof-margin")[2] == margin

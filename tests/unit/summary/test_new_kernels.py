@@ -3,20 +3,25 @@ of each."""
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
-from records import CPU, GELU, MLP, MUL, held_to, kernel, profile
+from records import CPU, GELU, MLP, MUL, held_to, kernel, of_ranks, profile
 
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
 from pytest_kernelprof.records.comparison import ProfileComparison, Source
-from pytest_kernelprof.records.profile import Kernel, Profile, Verdict
+from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Verdict, Wait
 from pytest_kernelprof.summary.kernels import (
     NewKernels,
     new_kernels,
     slower_kernels,
 )
-from pytest_kernelprof.summary.verdicts import offending_kernels
+from pytest_kernelprof.summary.verdicts import (
+    guilty_kernels,
+    offending_calls,
+    offending_kernels,
+)
 
 
 def against_snapshot(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:
@@ -161,3 +166,45 @@ def test_where_a_baseline_names_new_kernels_no_kind_is_guessed() -> None:
     taken = held_to(profile(new), compared(list(MLP), new))
     taken = replace(taken, verdicts=(*taken.verdicts, broken(5)))
     assert offending_kernels(taken, taken) == frozenset()
+
+
+def test_of_a_time_that_is_over_the_kind_that_takes_longest_is_guilty() -> None:
+    kernels = [kernel(MUL, us=40.0), kernel(GELU, us=90.0), kernel(MUL, us=60.0)]
+    over = Verdict(limit="max_cuda_time", outcome="failed", metric="cuda_time", measured=190.0)
+    taken = profile(kernels, verdicts=(over,))
+    assert guilty_kernels(taken, taken) == {0, 2}
+    kept = replace(taken, verdicts=(replace(over, outcome="passed"),))
+    assert guilty_kernels(kept, kept) == frozenset()
+
+
+WAIT = Wait("cudaStreamSynchronize", ("aten::item",))
+TO_HOST, TO_DEVICE = (Copy("Memcpy", way, 4, 1.0, ()) for way in ("d2h", "h2d"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "qualifier", "waits", "copies"),
+    [
+        ("syncs", "", {0}, set()),
+        ("memcpys", "", set(), {0, 1}),
+        ("memcpys_d2h", "d2h", set(), {0}),
+        ("memcpy_bytes_h2d", "h2d", set(), {1}),
+        ("kernels", "", set(), set()),
+    ],
+)
+def test_waits_and_copies_offend_where_a_limit_counts_them(
+    metric: str, qualifier: str, waits: set[int], copies: set[int]
+) -> None:
+    over = Verdict(
+        limit=f"max_{metric}", outcome="failed", metric=metric, qualifier=qualifier, measured=9
+    )
+    taken = profile(MLP, waits=(WAIT,), copies=(TO_HOST, TO_DEVICE), verdicts=(over,))
+    assert offending_calls(taken, taken) == (waits, copies)
+
+
+def test_of_several_ranks_only_the_waits_of_the_one_that_is_judged_offend() -> None:
+    over = Verdict(
+        limit="max_syncs", outcome="failed", metric="syncs", measured=1, allowed=0, ranks=(1,)
+    )
+    both = of_ranks(profile(MLP, waits=(WAIT,)), profile(MLP, waits=(WAIT,)))
+    both = replace(both, verdicts=(over,))
+    assert [offending_calls(both, one)[0] for one in both.ranks] == [frozenset(), {0}]
