@@ -51,6 +51,8 @@ def test_the_page_reads_the_file_once_and_the_server_ends() -> None:
     assert (status, body) == (200, MLP.read_bytes())
     assert headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
     assert "Content-Encoding" not in headers  # the page unpacks it
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_what_is_asked_before_it_is_read_does_not_end_it() -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_kernelprof.gpu import procfs
 from pytest_kernelprof.gpu.procfs import (
+    TELLS_CHILDREN,
     admin_only,
+    command_of,
+    has_cuda_threads,
+    holds_gpu,
     injected_libraries,
     is_privileged,
+    is_runnable,
     mapped_files,
     permissions,
+    process_of,
+    processes_below,
+    started_at,
     text_of,
     tools_of,
 )
@@ -93,3 +105,44 @@ def test_injected_libraries_are_named_once() -> None:
 def test_a_tool_with_many_variables_is_named_once() -> None:
     names = ["NSYS_PROFILING_SESSION_ID", "NSYS_TARGET", "CUDA_INJECTION64_PATH", "HOME"]
     assert tools_of(names) == ["Nsight Systems", "a library from CUDA_INJECTION64_PATH"]
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.skipif(not TELLS_CHILDREN, reason="this system does not tell of processes")
+def test_a_child_that_sleeps_is_known_by_all_that_it_is(child: int) -> None:
+    found = process_of(child)
+    assert found is not None
+    assert (found.parent, found.started) == (os.getpid(), started_at(child))
+    assert int(found.started) >= int(started_at(os.getpid())) > 0
+    assert found.all_ns > 0
+    assert processes_below()[child].started == found.started
+    assert command_of(child) == "sleep 60"
+    assert not holds_gpu(child)
+    assert not has_cuda_threads(child)
+
+
+@pytest.mark.skipif(not TELLS_CHILDREN, reason="this system does not tell of processes")
+def test_a_child_of_our_own_is_none_of_the_tests(
+    child: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procfs, "_ours", set())
+    procfs.note_ours(child)
+    assert child not in processes_below()
+
+
+def test_a_process_that_is_gone_is_nothing() -> None:
+    gone = 2**22 + 1
+    assert process_of(gone) is None
+    assert (started_at(gone), command_of(gone)) == ("", "")
+    assert not is_runnable(gone)
+
+
+@pytest.mark.skipif(not TELLS_CHILDREN, reason="this system does not tell of processes")
+def test_a_thread_that_asks_runs() -> None:
+    assert is_runnable(threading.get_native_id())

@@ -235,9 +235,13 @@ def test_where_there_is_no_summary_it_is_said(tmp_path: Path) -> None:
     assert (
         append_summary(Run(), {}, ".") == "there is no step summary: GITHUB_STEP_SUMMARY is not set"
     )
-    for path in (tmp_path, tmp_path / "no" / "such", "nul\0"):
+    for path, reason in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "no" / "such", "No such file or directory"),
+        ("nul\0", "embedded null byte"),
+    ):
         why = append_summary(Run(), {"GITHUB_STEP_SUMMARY": str(path)}, ".")
-        assert "cannot be written" in why
+        assert why == f"the step summary {path} cannot be written ({reason})"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import ast
 from typing import Any
 
 import pytest
-from records import kernel, mlp, profile
+from records import held_to, kernel, mlp, profile
 
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
 from pytest_kernelprof.records.comparison import (
@@ -151,6 +152,19 @@ def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> 
     run = Run((Test("test_it.py::test_a", (called,), outcome="failed"),))
     (task,) = tasks_of(summary_of(run).problems)
     assert task.place == Place("test_it.py", 7)
+
+
+@pytest.mark.parametrize(("line", "place"), [("new.py:4", "new.py"), ("", "test_it.py")])
+def test_what_is_gone_is_nowhere_to_look(line: str, place: str) -> None:
+    old = profile([kernel("was", "aten::a", source="gone.py:3")])
+    new = profile(
+        [kernel(one, one, source=line) for one in ("b", "c")], place=Place("test_it.py", 7)
+    )
+    worse = ProfileComparison(source="revision", change="worse", kernels=diff_profiles(old, new))
+    run = Run((Test("test_it.py::test_a", (held_to(new, worse),), outcome="failed"),))
+    (task,) = tasks_of(summary_of(run).problems)
+    assert task.place is not None
+    assert task.place.file == place
 
 
 def test_of_very_many_problems_the_first_are_told_and_the_others_counted() -> None:
