@@ -48,6 +48,8 @@ def test_the_page_reads_the_file_once_and_the_server_ends() -> None:
     with served() as server:
         status, headers, body = ask(server, Origin=READER)
         assert server.read.wait(10)
+    with pytest.raises(ConnectionRefusedError):
+        ask(server, Origin=READER)
     assert (status, body) == (200, MLP.read_bytes())
     assert headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
     assert "Content-Encoding" not in headers  # the page unpacks it

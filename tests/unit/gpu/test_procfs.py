@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -146,3 +147,13 @@ def test_a_process_that_is_gone_is_nothing() -> None:
 @pytest.mark.skipif(not TELLS_CHILDREN, reason="this system does not tell of processes")
 def test_a_thread_that_asks_runs() -> None:
     assert is_runnable(threading.get_native_id())
+
+
+def test_processes_of_one_system_are_known_by_its_boot_and_their_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(procfs, "text_of", lambda path: "one boot\n")
+    monkeypatch.setattr(procfs, "pid_namespace", lambda: "pid:[1]")
+    assert procfs.host_of_processes() == "one boot pid:[1]"
+    monkeypatch.setattr(procfs, "pid_namespace", str)
+    assert procfs.host_of_processes() == platform.node()
