@@ -135,6 +135,12 @@ def test_each_gets_what_all_have_by_number(number: int) -> None:
     assert found == [[tuple(range(number)), tuple(2 * one for one in range(number))]] * number
 
 
+def test_records_arrive_as_they_were() -> None:
+    own = [Verdict(limit="max_kernels", outcome="failed", measured=n, ranks=(n,)) for n in (0, 1)]
+    found = Ranks().all_do(lambda rank, here: here.gather("verdicts", own[rank]))
+    assert found == [tuple(own)] * 2
+
+
 def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
     own = [
         plan_of("cpu", Needs()),

@@ -83,9 +83,9 @@ def test_ranks_are_named_where_a_limit_is_not_kept(
 
 
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
-    names = ["b[10]", "a", "b[2]", "b", "b[2-9]", "10", "9", "b[2-10]"]
+    names = ["b[10]", "a", "b[2]", "b0", "b", "b[2-9]", "10", "9", "b[2-10]"]
     assert sorted(names, key=wording.natural) == [
-        *("9", "10", "a", "b", "b[2-9]", "b[2-10]", "b[2]", "b[10]"),
+        *("9", "10", "a", "b", "b0", "b[2-9]", "b[2-10]", "b[2]", "b[10]"),
     ]
     assert wording.natural("9" * 5_000)  # longer than Python turns into a number at once
 
