@@ -90,6 +90,10 @@ def test_each_earlier_run_has_its_value(
     assert main(["compare", older, *runs]) == 1
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(["✗ 5 4 -> 5 *test_it"])
+    for given, others in (([*runs], ()), ([older, *runs], (older,))):
+        main(["compare", "--format=json", *given])
+        notes = codec.decode(capsys.readouterr().out.encode(), RunComparison).notes
+        assert [one.rpartition(" ")[2] for one in notes] == list(others)
 
 
 def test_as_markdown_names_stand_as_they_are(

@@ -81,10 +81,12 @@ def test_it_says_what_it_loosens_and_removes_nothing(
 
 @pytest.mark.parametrize("file", ["gone.py", "../test_it.py", "/etc/passwd", "tests", "a\0b", ""])
 def test_a_test_that_is_not_there_writes_nothing(
-    update: Callable[..., int], tmp_path: Path, file: str
+    update: Callable[..., int], tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_it.py").touch()
     assert update(Test(f"{file}::test_a", (FIVE,))) == 1
+    (told,) = capsys.readouterr().out.splitlines()
+    assert told.startswith("no such test file below ")
     assert not list(tmp_path.rglob("__kernelprof__"))
 
 
