@@ -938,6 +938,100 @@ def test_on_a_phone_a_command_is_seen_whole_beside_its_button_and_opened_rows_ha
     assert row.locator(".why").is_visible()
 
 
+def of_one_cause(tmp_path: Path) -> str:
+    """The address of a page on which 12 tests launch the same new kernel."""
+    old = profile_of(3)
+    extra = replace(old.kernels[0], name="extra", duration_us=0.1)
+    verdict = over(4, 3)
+    metrics = {**old.metrics, "kernels": replace(old.metrics["kernels"], value=4.0)}
+    kernels = (*old.kernels, extra)
+    new = replace(
+        old, kernels=kernels, timeline=round_of(kernels), metrics=metrics, verdicts=(verdict,)
+    )
+    worse = ProfileComparison(source="run", change="worse", kernels=diff_profiles(old, new))
+    made = (Test(f"t.py::test_it[{i}]", (held_to(new, worse),)) for i in range(12))
+    path = tmp_path / "cause.html"
+    path.write_text(html_of(replace(run_of(*made), commit="9c41e7a")), encoding="utf-8")
+    return path.as_uri()
+
+
+def test_on_a_phone_tests_of_a_cause_that_was_stated_stand_behind_a_button(
+    opened: Opened, tmp_path: Path
+) -> None:
+    address = of_one_cause(tmp_path)
+    assert len(names(opened(address).page)) == 12
+    assert len(names(opened(address, **PHONE, java_script_enabled=False).page)) == 12
+    page = opened(address, **TOUCHED).page
+    assert names(page) == []
+    page.locator("#filter").fill("it[3]")
+    assert names(page) == ["test_it[3]"]
+    page.locator("#filter").fill("")
+    page.get_by_role("button", name="Show 12 tests").tap()
+    assert len(names(page)) == 12
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_on_a_phone_an_opened_row_begins_with_what_to_do_and_says_nothing_twice(
+    opened: Opened, made: Path, tmp_path: Path, is_alone: bool
+) -> None:
+    address = made.as_uri() if is_alone else of_one_cause(tmp_path)
+    settings = {**TOUCHED, "permissions": ["clipboard-read", "clipboard-write"]}
+    page = opened(address, **settings).page
+    for more in page.locator(".rest button:visible").all():
+        more.tap()
+    row = page.locator("tbody[data-word=failed]").first
+    row.locator("summary").tap()
+    remedy, first = row.locator(".remedy"), row.locator(".inside > td > div > *").first
+    assert first.get_attribute("class") == "remedy"
+    assert remedy.inner_text() == page.locator(".do tbody td:last-child").first.inner_text()
+    remedy.get_by_role("button", name="Copy").tap()
+    remedy.get_by_role("button", name="Copied").wait_for()
+    command = remedy.locator(".command code").text_content()
+    assert page.evaluate("navigator.clipboard.readText()") == command
+    limits = row.get_by_role("button", name="Limits")
+    assert limits.get_attribute("aria-expanded") == "false"
+    assert not row.get_by_text("max_kernels: ").last.is_visible()
+    told = row.locator(".inside").inner_text()
+    assert told.count("+ new") == (0 if is_alone else 1)
+    assert "3 kernels → 4." not in told
+    row.locator("summary").tap()
+    row.locator("summary").tap()
+    assert row.locator(".remedy").count() == 1
+    wide = opened(address).page
+    row = wide.locator("tbody[data-word=failed]").first
+    row.locator("summary").click()
+    assert row.locator(".inside").is_visible()
+    assert row.locator(".remedy").count() == 0
+
+
+def test_on_a_phone_a_marked_box_too_narrow_for_its_name_has_it_above(
+    opened: Opened, tmp_path: Path
+) -> None:
+    page = opened(of_one_cause(tmp_path), **TOUCHED).page
+    page.get_by_role("button", name="Show 12 tests").tap()
+    page.locator("tbody[data-word] summary").first.tap()
+    label = page.locator(".signs text")
+    assert re.fullmatch(r"\+ \w+", label.text_content())
+    box = label.bounding_box()
+    assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
+
+
+def test_on_a_phone_what_changed_stands_below_its_name_like_all_kernels(
+    opened: Opened, tmp_path: Path
+) -> None:
+    page = opened(of_one_cause(tmp_path), **TOUCHED).page
+    page.get_by_role("button", name="Show 12 tests").tap()
+    page.locator("tbody[data-word] summary").first.tap()
+    tables = page.locator(".inside:visible table:visible")
+    stacked = tables.evaluate_all("(all) => all.map((one) => one.classList.contains('stack'))")
+    assert stacked == [True, True]
+
+
+def test_one_verdict_alone_is_no_filter(opened: Opened, made: Path, crashed: Path) -> None:
+    assert opened(crashed.as_uri()).page.locator(".tools button:visible").count() == 0
+    assert opened(made.as_uri()).page.locator(".tools button:visible").count() > 1
+
+
 def test_on_a_phone_what_comes_after_the_kernels_opens_by_its_heading(
     opened: Opened, made: Path
 ) -> None:

@@ -22,6 +22,7 @@
   }
 
   const HOVERS = matchMedia("(hover: hover)").matches; // with a mouse, and mostly with keys
+  const isNarrow = matchMedia("(max-width: 900px)");
 
   /* Light or dark: as the system has it, until somebody says otherwise. */
   const theme = one("#theme");
@@ -48,10 +49,10 @@
       getSelection().selectAllChildren(shown);
     }
   }
-  for (const copy of all("button.copy")) {
-    const command = copy.previousElementSibling;
-    copy.addEventListener("click", () => copyText(command.textContent, command, copy));
-  }
+  addEventListener("click", ({ target }) => {
+    const command = target instanceof Element && target.closest("button.copy")?.previousElementSibling;
+    if (command) copyText(command.textContent, command, target.closest("button"));
+  });
   /* So can lines of code that lead nowhere, with the path of their file. */
   for (const code of all("code.at")) {
     const words = code.dataset.at ?? code.textContent;
@@ -59,9 +60,16 @@
     code.replaceWith(press);
     press.append(code);
   }
-  /* On a phone the prose of a row that the list at the top leads to is seen when it is opened. */
-  for (const link of all(".do a[href^='#p']")) {
-    document.getElementById(link.hash.slice(1)).closest("tbody").classList.add("told");
+  /* What to do about a row: the list at the top leads to it or to its group. On a phone the prose
+   * of a row that it leads to is seen when that is opened. */
+  const remedies = new Map();
+  for (const link of all(".do b a")) {
+    const remedy = link.closest("td").nextElementSibling;
+    let row = document.getElementById(link.hash.slice(1)).closest("tbody");
+    if (row.dataset.word) {
+      row.classList.add("told");
+      remedies.set(row, remedy);
+    } else while ((row = row.nextElementSibling)?.dataset.word) remedies.set(row, remedy);
   }
 
   /* The tables of tests: filter, sort, and of each group only some rows at once. */
@@ -160,6 +168,8 @@
     }
     const wide = table.tHead.rows[0].cells.length;
     for (const group of groups) {
+      /* On a phone tests of a cause that the list at the top has stand behind a button. */
+      if (isNarrow.matches && group.body.id && remedies.has(group.rows[0])) group.most = 0;
       group.more = moreOf(group);
       group.all = group.rows.length <= 1.5 * group.most; // a short rest is not worth a button
     }
@@ -230,7 +240,8 @@
         hits += number;
         const left = isFiltered || group.all ? 0 : number - group.most;
         group.more.hidden = left <= 0;
-        one("button", group.more).textContent = `Show ${left} more`;
+        const what = group.most ? `${left} more` : one("b:not(.s)", group.body).textContent.replace(":", "");
+        one("button", group.more).textContent = `Show ${what}`;
         if (group.body) group.body.hidden = !number;
       }
       for (const { section } of groups) {
@@ -337,8 +348,31 @@
     const row = details.closest("tbody");
     if (details.open) {
       draw(details);
+      if (isNarrow.matches) advise(row, one(".inside > td > div", row));
       makeReachable(one(".inside", row));
     } else if (row.getBoundingClientRect().top < 0) row.scrollIntoView();
+  }
+
+  /** On a phone an opened row begins with what to do, and what repeats its numbers or the legend goes. */
+  function advise(row, inside) {
+    const [remedy, tree] = [remedies.get(row), one(".tree-of", inside)];
+    if (remedy && !one(".remedy", inside)) {
+      inside.prepend(make("div", { class: "remedy" }, ...remedy.cloneNode(true).childNodes));
+      const limits = one(":scope > .part:has(> ul > li > .s)", inside);
+      if (tree && limits && one("td.n .x-bad", row)) tree.before(limits);
+      fold(inside);
+    }
+    const said = new Set(all(".legend li", inside).map((each) => each.textContent));
+    for (const fact of all(".part > .scroll + .fact", inside)) {
+      const words = fact.textContent.split(", ");
+      fact.classList.toggle("again", words.every((each) => said.has(each)));
+      words.forEach((each) => said.add(each));
+    }
+    for (const fact of all(".part > ul > li", inside)) {
+      const [, was, what, is] = fact.textContent.match(/^([\d,]+) (\w+) → ([\d,]+)\.$/) ?? [];
+      const cell = what && one(`td[data-of="${what}"]`, row)?.textContent;
+      fact.classList.toggle("again", Boolean(cell?.includes(was) && cell.includes(is)));
+    }
   }
 
   /** On a phone what comes after the kernels opens by its heading, but for plots that have a limit. */
@@ -395,8 +429,6 @@
   const tells = ({ title, rows, limit }) =>
     title === "pairs" || limit !== null || rows.some((row) => row.values.length > 3);
 
-  const isNarrow = matchMedia("(max-width: 900px)");
-
   /** On a phone the cells of a row that is too wide stand below its name, each with its title. What
    *  scrolls sideways says so, and can be reached by the keyboard. */
   function makeReachable(within) {
@@ -405,7 +437,7 @@
       const table = one("table", each);
       const isTooWide = () => each.scrollWidth > each.clientWidth + 1;
       if (table && !isNarrow.matches) table.classList.remove("stack");
-      else if (table && isTooWide()) stack(table);
+      else if (table && (isTooWide() || all("th.c", table).length > 1)) stack(table);
       each.toggleAttribute("data-scrolls", isTooWide());
       if (!isTooWide() || each.tabIndex === 0) continue;
       each.tabIndex = 0;
@@ -864,11 +896,23 @@
     let hits = [];
     let ringed = [];
     let signed = new Set();
+    let named = [];
     let waiting = 0;
     const x = (t) => GUTTER + ((t - from) / (to - from)) * ROOM;
 
     function write(into, at, y, words) {
       if (into.childElementCount < MOST_LABELS) into.append(make("text", { x: at.toFixed(1), y }, words));
+    }
+
+    /** On a phone what is marked and too narrow for its name has it above, where there is room. */
+    function nameAbove({ label }, middle, wide, above) {
+      const half = label ? (letters(label) + 8) / 2 : 0;
+      if (!isNarrow.matches || scene.streams > 1 || !half || wide > 2 * half - 2) return false;
+      const at = Math.min(Math.max(middle, GUTTER + half), WIDTH - half);
+      if (named.some((other) => Math.abs(other.at - at) < other.half + half)) return false;
+      named.push({ at, half });
+      write(signs, at, above, label);
+      return true;
     }
 
     /** Wide boxes as they are; of narrow ones the kind that takes most of a pixel has it. */
@@ -880,14 +924,16 @@
         const right = Math.min(x(box.end), WIDTH + 4);
         const wide = Math.max(right - left > 2 ? right - left - 0.6 : right - left, NARROWEST);
         hits.push({ box, left, wide });
+        let isNamed = false;
         if (box.sign) {
           const [tall, broad] = [box.thick + 2, wide + 2];
           ringed.push([`M${left - 1} ${box.middle - tall / 2}h${broad}v${tall}h${-broad}z`, wide > 6]);
           const above = box.middle - box.thick / 2 - 4;
           const isFree = kind.includes("stream") || (kind.includes("thread") && !box.level);
           const isInside = box.label && wide > letters(box.sign) + 4;
+          isNamed = kind.includes("stream") && nameAbove(box, left + wide / 2, wide, above);
           const near = `${above} ${Math.round((left + wide / 2) / 8)}`;
-          if (!isInside && isFree && !signed.has(near)) write(signs, left + wide / 2, above, box.sign);
+          if (!isNamed && !isInside && isFree && !signed.has(near)) write(signs, left + wide / 2, above, box.sign);
           signed.add(near);
         }
         if (wide < NARROW) {
@@ -902,7 +948,7 @@
           if (wide > 46) write(gaps, left + 2, box.middle + 15, time((box.end - box.start) / US));
         } else if (box.label && wide > letters(box.label) + 6) {
           write(written.get(tone), left + 3, box.middle + 4, box.label);
-        } else if (box.sign && box.label && wide > letters(box.sign) + 4) {
+        } else if (!isNamed && box.sign && box.label && wide > letters(box.sign) + 4) {
           write(written.get(tone), left + 3, box.middle + 4, box.sign);
         }
       }
@@ -916,7 +962,7 @@
 
     function draw() {
       waiting = 0;
-      [hits, ringed, signed] = [[], [], new Set()];
+      [hits, ringed, signed, named] = [[], [], new Set(), []];
       labels.replaceChildren(...written.values());
       for (const group of written.values()) group.replaceChildren();
       gaps.replaceChildren();
