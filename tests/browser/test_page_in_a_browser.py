@@ -1027,6 +1027,17 @@ def test_on_a_phone_what_changed_stands_below_its_name_like_all_kernels(
     assert stacked == [True, True]
 
 
+def test_on_a_phone_the_first_failure_is_near_the_top_and_its_links_are_apart(
+    opened: Opened, made: Path
+) -> None:
+    page = opened(made.as_uri(), **TOUCHED).page
+    name, line = (page.locator(f".do tbody td:first-child {one}").first for one in ("b a", ".at"))
+    name, line = name.bounding_box(), line.bounding_box()
+    assert name["y"] < 200
+    assert line["x"] - name["x"] - name["width"] >= 8 or line["y"] > name["y"] + 20
+    assert page.locator("tbody[data-word]").first.bounding_box()["height"] < 68
+
+
 def test_one_verdict_alone_is_no_filter(opened: Opened, made: Path, crashed: Path) -> None:
     assert opened(crashed.as_uri()).page.locator(".tools button:visible").count() == 0
     assert opened(made.as_uri()).page.locator(".tools button:visible").count() > 1
@@ -1084,6 +1095,8 @@ def test_on_a_phone_a_row_opens_wherever_it_is_tapped_and_its_name_stays_to_clos
     row.locator("[data-kind=how]").scroll_into_view_if_needed()
     summary = row.locator("summary")
     assert 0 <= summary.bounding_box()["y"] < 10
+    edge = "(one) => getComputedStyle(one.closest('tr')).borderBottomWidth"
+    assert summary.evaluate(edge) == "1px"  # under which the rest slides
     summary.tap()
     page.wait_for_function("!document.querySelector('.tests [open]')")
     assert 0 <= row.bounding_box()["y"] < 800
