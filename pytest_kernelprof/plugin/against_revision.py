@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
+from pytest_kernelprof.summary.advice import again_command
 from pytest_kernelprof.summary.comparisons import shown_name
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
@@ -280,10 +282,14 @@ class AgainstTests:
         name = shown_name(self._launches["baseline"].name)
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
-        if worse and self._settings.warn_only:
-            state_of(item).warn(worse_message("", worse, name))
+        warns = self._settings.warn_only
+        if worse:
+            command = again_command(shlex.quote(item.nodeid), worse[0])
+            command += " " + shlex.quote(f"{_FLAG}={name.partition(' (')[0]}")
+            message = worse_message("" if warns else broken, worse, name, command)
+        if worse and warns:
+            state_of(item).warn(message)
         elif worse:
-            message = worse_message(broken, worse, name)
             return LimitExceeded(message, pytrace=False, place=worse[0].place)
         lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         if lost:

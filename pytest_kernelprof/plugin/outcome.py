@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile, Verdict
-from pytest_kernelprof.report.failure import INDENT, failure_message
+from pytest_kernelprof.report.failure import INDENT, THEN, failure_message
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 
@@ -125,6 +126,9 @@ def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
         todo = f"{advice.TO_DO}{fix}{advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
         command = advice.update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
+    elif over and not records.broken and not records.no_snapshot:
+        command = advice.again_command(shlex.quote(test), over[-1])
+        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{THEN}\n{2 * INDENT}{command}")
     if broken and not settings.warn_only:
         place = over[0].place if over else None
         failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)

@@ -280,8 +280,13 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     says_all = isinstance(error, errors.LimitExceeded) or type(error) is errors.IncompleteProfile
     words = str(error) if says_all else f"{type(error).__name__}: {error}"
     if _by_a_hook(error) or not getattr(error, "pytrace", True):
+        from pytest_kernelprof.records.profile import Place
+        from pytest_kernelprof.report.failure import error_message
+
         path, line = _place(item, error)
         crash = code.ReprFileLocation(path, line, _first_line(words))
+        if not isinstance(error, errors.LimitExceeded):
+            words = error_message(words, Place(path, line))
         traceback = code.ReprTraceback(_entries_of(words), None, "value")
         report.longrepr = code.ReprExceptionInfo(traceback, crash)
         report.kernelprof_told = True  # type: ignore[attr-defined]
@@ -296,10 +301,10 @@ def _first_line(words: str) -> str:
 
 def _entries_of(words: str) -> list[code.ReprEntry]:
     """What is wrong as pytest's own failures tell it, in red; the rest as it is."""
-    from pytest_kernelprof.report.failure import INDENT
+    from pytest_kernelprof.report.failure import MARGINS
 
     entries = []
-    for wrong, lines in groupby(words.splitlines(), lambda line: not line.startswith(INDENT)):
+    for wrong, lines in groupby(words.splitlines(), lambda line: not line.startswith(MARGINS)):
         told = [f"E   {line}" if wrong else line for line in lines]
         entries.append(code.ReprEntry(told, None, None, None, "short" if wrong else "value"))
     return entries
@@ -324,7 +329,8 @@ def fold_failures(config: pytest.Config) -> None:
         shown, below = last.lines[:at], last.lines[at:]
         if len(below) < _WORTH_FOLDING:
             continue
-        known = first.setdefault(_MEASURED.sub(" ", "\n".join(below)), report.nodeid)
+        told = "\n".join(below).replace(report.nodeid, "")  # the command is of each
+        known = first.setdefault(_MEASURED.sub(" ", told), report.nodeid)
         if known != report.nodeid:
             told = units.printable(f"the rest is as in {known}; -v shows it")
             last.lines[:] = [*shown, f"  {told}"]

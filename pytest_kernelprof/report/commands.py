@@ -471,7 +471,9 @@ def snapshot_lines(
         if one.changes or one.state == "changed" or (verbose and one.state not in (None, "same")):
             why = f" ({one.why})" if one.why else ""
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
-            lines += [f"    {line}" for line in kernel_tables.change_lines(one.changes)]
+            if one.changes:
+                table = kernel_tables.change_table(one.changes)
+                lines += [f"    {line}" for line in table.lines()[1:]]
     most = len(lines) if verbose else _FEW_LINES
     shown = wording.first_of(lines, most, "  ... and {} more lines with -v")
     outdated = [test for test, one in told if one.state not in (None, "same")]

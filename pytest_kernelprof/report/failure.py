@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.records.comparison import BASELINE_WORDS
+from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.report import kernel_tables
-from pytest_kernelprof.report.tables import Style, plain, width_of, wrapped
+from pytest_kernelprof.report.tables import Style, Table, plain, width_of, wrapped
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.advice import COMPARED, TO_DO, cure_words, fix_words, intended_words
 from pytest_kernelprof.summary.kernels import new_kernels
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Place, Profile, Verdict
 
 INDENT = "  "
-"""Before each line that is no verdict."""
+"""Before each line that is no verdict and no row with a mark."""
+MARGINS = (INDENT, "> ", "+ ", "- ", "~ ")
+"""How lines begin that are no verdicts: marks stand in the indent."""
+THEN = "then run again:"
+"""Before the command below what to do."""
+MOST_LINES = 3
+"""The code of so many lines is shown."""
 _STYLE = Style(80 - len(INDENT))
 
 
@@ -49,49 +56,55 @@ def failure_message(profile: Profile, base: str = "") -> str:
     shown = wording.shown_rank(profile)
     foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
-    excess = verdicts.excess_of(profile, told[0]) if told else verdicts.Excess()
-    origin = _origin(profile, told, excess.place)
-    heads, more = _heads(told, base, doubt, excess)
-    below = [
+    found = [verdicts.excess_of(profile, one) for one in told]
+    origin = _origin(profile, told, [place for one in found for place in wording.places_of(one)])
+    heads, more = _heads(told, base, doubt, found)
+    above = [
         *(line for one in more for line in wrapped(one, _STYLE.width)),
         *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
         *origin,
         *([""] if origin else []),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
-        *what_ran(profile, _STYLE, {"revision": base} if base else {}),
+    ]
+    below = [
         *([""] if profile.other_ranks else []),
         *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
         *(line for one in todo for line in wrapped(one, _STYLE.width)),
     ]
-    return _message(heads, below)
+    tables = what_ran(profile, _STYLE, {"revision": base} if base else {})
+    return "\n".join([*heads, *_indented(above), *tables, *_indented(below)])
 
 
 def _heads(
-    told: Sequence[Verdict], base: str, doubt: str, excess: verdicts.Excess
+    told: Sequence[Verdict], base: str, doubt: str, found: Sequence[Cause]
 ) -> tuple[list[str], list[str]]:
-    """A line for each verdict, the first with what exceeds it and where; and what has no room in
-    them. Summaries show the first line alone, and cut its end."""
+    """A line for each verdict with what exceeds it and where; and what has no room in them.
+    Summaries show the first line alone, and cut its end."""
     heads, more = [], []
-    for one in told:
-        head = verdicts.verdict_line(one, doubt)
+    said: set[Cause] = set()
+    for one, excess in zip(told, found, strict=True):
+        head, rest, between = verdicts.verdict_line(one, doubt), "", ""
         if one.comparison is not None and _of_revision(one) and one.outcome == "failed":
             head = f"worse than {base}: {verdicts.delta_words(one.comparison)}"
-            head, *pairs = head.split(" in ", 1)
-            more += [f"in {words}" for words in pairs]
+            head, between, rest = head.partition(" in ")
+        elif not one.metric:
+            head, between, rest = head.partition("; ")
+        more += [between.lstrip("; ") + rest] if rest else []
+        there, words = wording.cause_lines(excess), wording.signed(excess)
+        lines = f" at {there}" if there else ""
+        beside = f"{lines}: {words}" if words else lines
+        if excess in said:
+            beside = lines = words = ""
+        said.add(excess)
+        if width_of(head + beside) <= _STYLE.width:
+            head += beside
+        elif not words or width_of(head + lines) <= _STYLE.width:
+            head += lines
+            more += filter(None, [words])
+        else:  # the line is below with its code, if that is known
+            more.append(words if any(map(code_of, wording.places_of(excess))) else words + lines)
         heads.append(head)
-    if not heads:
-        return heads, more
-    lines, words = f" at {excess.lines}" if excess.lines else "", excess.words
-    beside = f"{lines}: {words}" if words else lines
-    if width_of(heads[0] + beside) <= _STYLE.width:
-        heads[0] += beside
-    elif not words or width_of(heads[0] + lines) <= _STYLE.width:
-        heads[0] += lines
-        more += filter(None, [words])
-    else:  # the line is below with its code, if that is known
-        is_below = excess.place is not None and bool(code_of(excess.place))
-        more.append(words if is_below else ", ".join(filter(None, [words, excess.lines])))
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
     if over > 1 and width_of(heads[0] + also) <= _STYLE.width:
@@ -107,23 +120,33 @@ def comparison_message(comparison: Comparison) -> str:
     code = [line for one in places for line in code_lines(one)]
     heads = [verdicts.comparison_line(comparison, one) for one in told]
     todo = f"{TO_DO}{COMPARED}"
-    return _message(heads, [*code, *kernel_tables.callable_lines(comparison), "", todo])
+    below = [*code, *kernel_tables.callable_lines(comparison), "", todo]
+    return "\n".join([*heads, *_indented(below)])
 
 
-def worse_message(message: str, profiles: Iterable[Profile], base: str) -> str:
+def worse_message(message: str, profiles: Iterable[Profile], base: str, command: str = "") -> str:
     """Return the message of a test that is worse than a revision.
 
     Args:
         message: that of the limits that it breaks; empty where it keeps all.
         profiles: those that are worse, with their verdicts.
-        base: the revision's name.
+        base: the revision's name. command: what compares the test again.
     """
+    message = message.partition(f"\n{INDENT}{THEN}")[0]
     for profile in profiles:
         told = failure_message(profile, base)
         limits = tuple(one for one in profile.verdicts if not _of_revision(one))
         before = failure_message(replace(profile, verdicts=limits))
         message = message.replace(before, told) if before in message else f"{message}\n{told}"
-    return message.lstrip("\n")
+    again = f"\n{INDENT}then compare again:\n{2 * INDENT}{command}" if command else ""
+    return message.lstrip("\n") + again
+
+
+def error_message(words: str, place: Place) -> str:
+    """Return an error in words: its first sentence, the others below it, and the line."""
+    head, _, rest = words.partition(". ")
+    below = [*(wrapped(rest, _STYLE.width) if rest else []), *code_lines(place)]
+    return "\n".join([head, *_indented(below)])
 
 
 def _of_revision(verdict: Verdict) -> bool:
@@ -135,17 +158,17 @@ def _open_verdicts(found: Sequence[Verdict]) -> list[Verdict]:
     return [one for outcome in ("failed", "undecided") for one in found if one.outcome == outcome]
 
 
-def _message(heads: Iterable[str], below: Iterable[str]) -> str:
-    return "\n".join([*heads, *(INDENT + line for line in below)])
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [INDENT + line for line in lines]
 
 
-def _origin(profile: Profile, told: Sequence[Verdict], guilty: Place | None) -> list[str]:
-    """Which profile of the test it is; the line that launches what exceeds a limit, where its code
+def _origin(profile: Profile, told: Sequence[Verdict], guilty: Sequence[Place]) -> list[str]:
+    """Which profile of the test it is; the lines that launch what exceeds limits, where their code
     is known, and the line that took the profile."""
     what = []
     if profile.label:
         what = [f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"]
-    known = [guilty] if guilty is not None and code_of(guilty) else []
+    known = list(dict.fromkeys(one for one in guilty if code_of(one)))[:MOST_LINES]
     places = dict.fromkeys([*known, *(one.place or profile.place for one in told)])
     return [*what, *(line for place in places if place for line in code_lines(place))]
 
@@ -165,26 +188,40 @@ def code_lines(place: Place) -> list[str]:
 def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
     limit fails by, before the kernels if the first limit is about them. They are of the rank that
-    the first failed verdict is about.
+    the first failed verdict is about. Marks stand in the indent.
 
     Args:
-        bases: the names of baselines that have one.
+        style: of what is indented. bases: the names of baselines that have one.
     """
     judged = wording.shown_rank(profile)
     kernels = _kernel_lines(profile, judged, style, {**BASELINE_WORDS, **bases})
     over = list(verdicts.failed_metrics(profile))
     made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
-    beside = [lines_of(judged, style) for lines_of in made]
+    beside = [lines_of(profile, judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
-    return [line for table in filter(None, tables) for line in ("", *table)][1:]
+    return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
 
 
-def _copy_lines(profile: Profile, style: Style) -> list[str]:
-    return kernel_tables.copy_table(profile).lines(style)
+def _copy_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
+    """Those that the limit counts are marked, if it does not count all."""
+    counted = verdicts.offending_calls(profile, judged)[1]
+    if len(counted) == len(judged.copies):
+        return _indented(kernel_tables.copy_table(judged).lines(style))
+    limits = (one for one in profile.verdicts if one.metric.startswith("memcpy"))
+    named = ", ".join(wording.title(one) for one in limits if one.outcome == "failed")
+    table = kernel_tables.copy_table(judged, guilty=counted)
+    return [f"{INDENT}copies (> counted by {named}):", *_marked(table, style)]
 
 
-def _wait_lines(profile: Profile, style: Style) -> list[str]:
-    return kernel_tables.wait_table(profile).lines(style)
+def _wait_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
+    return _indented(kernel_tables.wait_table(judged).lines(style))
+
+
+def _marked(table: Table, style: Style) -> list[str]:
+    """A table whose marks, if it has any, stand in the indent."""
+    if not any(table.signs):
+        return _indented(table.lines(style))
+    return table.lines(style.within(-len(INDENT)))
 
 
 def _kernel_lines(
@@ -192,22 +229,26 @@ def _kernel_lines(
 ) -> list[str]:
     new = new_kernels(profile)
     lines = _changes(profile, style, bases)
+    counted = kernel_tables.NOUNS[judged.environment.kind].kernel
     if new:
         marks = ["+ new"] * bool(new.positions) + ["- gone"] * bool(new.gone)
-        lines = [f"against {bases[new.source]}: {', '.join(marks)}"]
+        lines = [f"{INDENT}against {bases[new.source]}: {', '.join(marks)}"]
     if lines and not new:
-        if not any(one.of_limit and one.outcome == "failed" for one in profile.verdicts):
-            return lines[:-1]  # of times that were taken in turn: those of one call are others
-        lines += ["kernels of one call, measured by itself:"]
-    lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
+        in_turn = verdicts.timed_in_turn(profile)
+        broken = (one for one in profile.verdicts if one.of_limit and one.outcome == "failed")
+        if in_turn and not any(broken):
+            return lines[:-1]  # those of one call are others
+        lines += [f"{INDENT}{counted}s of one call{', measured by itself' * in_turn}:"]
     if not judged.kernels:
         why = "no kernels were launched" if judged.kernels_kept else "the kernels were not kept"
-        return [*lines, why]
-    guilty = verdicts.guilty_kernels(profile, judged)
-    lines += ["> breaks a limit"] if guilty else []
+        return [*lines, INDENT + why]
+    guilty = verdicts.offending_kernels(profile, judged)
+    of_rank = f" of rank {judged.rank}" if profile.other_ranks else ""
+    legend = f" (> {', '.join(dict.fromkeys(guilty.values()))})" if guilty else ""
+    lines += [f"{INDENT}{counted}s{of_rank}{legend}:"] if of_rank or legend else []
     marked = new if judged is profile else None
     table = kernel_tables.kernel_table(judged, new=marked, guilty=guilty)
-    return [*lines, *table.lines(style)]
+    return [*lines, *_marked(table, style)]
 
 
 def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
@@ -215,17 +256,19 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     found = (one.comparison for one in profile.verdicts if one.comparison is not None)
     lines = []
     for one in (one for one in found if one.change in ("worse", "changed", "undecided")):
-        if told := kernel_tables.diff_lines(one, style):
+        if told := kernel_tables.diff_lines(one, style.within(-len(INDENT))):
             there = {line[:1] for line in told}
             marks = [words for words in ("+ new", "- gone", "~ changed") if words[0] in there]
-            lines += [f"against {bases[one.source]}: {', '.join(marks)}".rstrip(), *told, ""]
+            told = [line if line.startswith(MARGINS) else INDENT + line for line in told]
+            base = f"{INDENT}against {bases[one.source]}: {', '.join(marks)}".rstrip()
+            lines += [base, *told, INDENT]
     return lines
 
 
-def _overhead_lines(profile: Profile, style: Style) -> list[str]:
+def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     """Where the overhead lies, as far as the trace shows."""
-    lines, shares = [], profile.host_shares
-    each = wording.value_of(profile, "overhead_per_launch")
+    lines, shares = [], judged.host_shares
+    each = wording.value_of(judged, "overhead_per_launch")
     if each is not None:
         lines.append(f"overhead of each launch: {format_time(each)}")
     if shares is not None:
@@ -233,14 +276,14 @@ def _overhead_lines(profile: Profile, style: Style) -> list[str]:
             f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
             f"launch calls, {shares.waiting:.0%} waiting"
         )
-    return [part for line in lines for part in wrapped(line, style.width)]
+    return _indented(part for line in lines for part in wrapped(line, style.width))
 
 
-_BESIDE: Mapping[str, Callable[[Profile, Style], list[str]]] = {
+_BESIDE: Mapping[str, Callable[[Profile, Profile, Style], list[str]]] = {
     "memcpys": _copy_lines,
     "memcpy_bytes": _copy_lines,
     "syncs": _wait_lines,
     "would_wait": _wait_lines,
     "launch_overhead": _overhead_lines,
 }
-"""What shows more of a metric than the kernels do."""
+"""What shows more of a metric than the kernels do, of a profile and the rank that is judged."""

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
+from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, with_excess
+from pytest_kernelprof.summary.advice import TO_DO, tasks_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause, Place
-    from pytest_kernelprof.summary.records import Entry, Problem
+    from pytest_kernelprof.records.profile import Place
+    from pytest_kernelprof.summary.records import Problem, Task
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -97,7 +95,7 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
 
 MOST = 10
 """The most errors, and the most warnings, that GitHub shows of a step."""
-_MOST_LINES, _MOST_BELOW = 8, 20
+_MOST_BELOW = 20
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
 
 
@@ -125,79 +123,49 @@ class Annotation(NamedTuple):
 def annotations_of(run: Run) -> list[Annotation]:
     """Return one for each line of code to look at, worst first: tests with one cause share one, and
     so do causes at one line."""
+    problems = summary_of(run).problems
     at_place = wording.grouped(
-        summary_of(run).problems,
-        lambda one: (one.rows[0].place, any(row.failed for row in one.rows)),
+        zip(problems, tasks_of(problems, len(problems)), strict=True),
+        lambda told: (told[1].places[:1], any(row.failed for row in told[0].rows)),
     )
     found = [_annotation(several, failed) for (_, failed), several in at_place.items()]
     return sorted(found, key=lambda one: not one.failed)
 
 
-def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
-    """Of problems at one line: the tests and what is wrong, then for each why and what to do."""
-    rows = [row for problem in problems for row in problem.rows]
-    first, tests = rows[0], len({one.test.id for row in rows for one in row.each})
-    of_kernels = (wording.first_line(one) for one in first.causes[:1] if one.lines)
-    places = tuple(filter(None, dict.fromkeys((*of_kernels, first.place, first.test.place))))
-    ended = first.told in FAILED_OTHERWISE and first.causes
-    said, _, rest = first.causes[0].text.partition(". ") if ended else (found_words(first), "", "")
-    wrong, cause = (_together(rows) if tests > 1 else "") or said, problems[0].cause
-    named = f"{cause.sign} {wording.brief(cause)}" if cause is not None and cause.sign else ""
-    if named and len(problems) == 1 and named not in wrong:
-        wrong = f"{named} ({wrong})"
-    elif tests == 1 and not ended:
-        wrong = with_excess(wrong, first)
-    title = f"{wording.count(tests, 'test') if tests > 1 else first.name}: {wrong}"
-    lines: list[str] = []
-    for problem in problems:
-        here = places[0] if places else None
-        whys = [
-            part
-            for one in problem.rows[0].causes
-            for part in ([one.text] if ended else _cause(one, here).split("; "))
-        ]
-        if wrong == said and ended and len(title) <= _LONGEST_TITLE:  # else the title is cut
-            whys[:1] = [rest] if rest else []
-        head, *more = wording.first_of(whys, _MOST_LINES, "and {} more") or [""]
-        if tests > 1:
-            together = _together(problem.rows) if len(problems) > 1 else ""  # the title is of all
-            together = "" if together.partition(": ")[0] in head else together
-            names = wording.first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
-            head = ": ".join(filter(None, [", ".join(names), together, head]))
-        lines += filter(None, [head, *more])
-        what, command, intended = problem.remedy
-        lines += [f"{TO_DO}{what}:", command] if command else [f"{TO_DO}{what}"] * bool(what)
-        lines += filter(None, [intended])
-    warned = not failed and first.told != "to update"
-    return Annotation(failed, warned, tests, places, title, tuple(lines), _last(first.causes))
-
-
-def _cause(one: Cause, place: Place | None) -> str:
-    """With its lines where they are not the one that the annotation stands at."""
-    elsewhere = len(one.lines) > 1 or (one.place or place) != place
-    lines, told = wording.shown_lines(one) if elsewhere else "", wording.signed(one)
-    if place is not None:
-        told = re.sub(rf" at {re.escape(wording.line_of(place))}(?!\d)", " here", told)
-    return f"{told} ({lines})" if lines else told
-
-
-def _last(causes: Sequence[Cause]) -> Place | None:
-    """The last line of what came or exceeds a limit, in the file of the first cause."""
-    known = [wording.source_place(line) for one in causes for line in one.lines if one.sign != "-"]
-    known += [one.place for one in causes if one.sign != "-"]
-    found = [one for one in known if one is not None]
-    return max(
-        (one for one in found if one.file == found[0].file), key=lambda one: one.line, default=None
+def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotation:
+    """Of problems at one line: what is wrong with which tests, then for each why and what to do."""
+    (first, task), *others = told
+    row, tests = first.rows[0], sum(problem.tests for problem, _ in told)
+    wrong = task.what.partition("; ")[0]
+    lead = "" if row.told in FAILED_OTHERWISE else "kernelprof: "
+    title = f"{lead}{wrong} ({task.test})"
+    title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
+    lines = [line for _, task in told for line in _lines(task, title)]
+    same_file = [one for one in task.places if one.file == task.places[0].file]
+    return Annotation(
+        failed,
+        warned=not failed and row.told != "to update",
+        tests=tests,
+        places=tuple(filter(None, dict.fromkeys((*task.places[:1], row.place, row.test.place)))),
+        title=title,
+        lines=tuple(lines[not lines[:1] or not lines[0] :]),
+        last=max(same_file, key=lambda one: one.line, default=None),
     )
 
 
-def _together(rows: Sequence[Entry]) -> str:
-    """What is wrong with several tests: the numbers where they are equal, else what is exceeded."""
-    found = [one for row in rows for one in row.found]
-    alike = [one for one, number in Counter(found).items() if number == len(rows)]
-    names = dict.fromkeys(one.partition(": ")[0] for one in found if one not in alike)
-    more = (one if one.startswith(wording.WORSE) else f"{one} exceeded" for one in names)
-    return ", ".join([*alike, *more])
+def _lines(task: Task, title: str) -> Iterator[str]:
+    """What the title does not say: what is wrong with which tests, why, what to do."""
+    wrong, _, excess = task.what.partition("; ")
+    name = "" if task.found or task.test in title else task.test
+    head = ": ".join(filter(None, [name, "" if wrong in title[:_LONGEST_TITLE] else wrong]))
+    yield from [head] if head else []
+    yield from [f"at {task.lines}"] if " or " in task.lines else []
+    yield from task.found
+    yield from [excess] if excess else []
+    yield from (words.removesuffix(f" at {task.lines}") for words in task.whys)
+    what, command, intended = task.remedy
+    yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
+    yield from ["", intended] if intended else []
 
 
 def notice_of(run: Run) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.report.tables import Column, Style, Table, wrapped
+from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.comparisons import differs
-from pytest_kernelprof.summary.kernels import times_words
+from pytest_kernelprof.summary.kernels import name_of, times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
 
@@ -222,7 +222,7 @@ def launches(
 def _gone(one: KernelChange) -> TableRow:
     side = one.baseline
     assert side is not None  # it is gone
-    return replace(row_of(side, side.short_name), line="", sign="-", number=one.times)
+    return replace(row_of(side, name_of(side)), line="", sign="-", number=one.times)
 
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
@@ -378,12 +378,6 @@ def change_table(
     return table_of_rows((times,), nouns, rows)
 
 
-def change_lines(changes: Sequence[KernelChange], style: Style = _STYLE) -> list[str]:
-    """Return the rows of this table without its titles."""
-    table = change_table(changes)
-    return table.lines(style)[1:] if table.signs else []
-
-
 def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> list[TableRow]:
     """The rows of changes that stand together; how often on the first."""
     first = changes[0]
@@ -436,7 +430,8 @@ def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
     diff = found.kernels
     if diff is None:
         return []
-    lines = change_lines(diff.changes, style)
+    table = change_table(diff.changes, nouns_of(diff))
+    lines = table.lines(style) if table.signs else []
     lines += [f"... and {diff.left_out} more changes"] if diff.left_out else []
     if found.source == "snapshot":
         return lines
@@ -528,16 +523,12 @@ def callable_lines(comparison: Comparison, style: Style = _STYLE) -> list[str]:
 
 
 def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
-    """Return the tables of comparisons, each under its test, and how each assertion fared."""
+    """Return the tables of comparisons, each under its test."""
     lines = []
     for test in sorted(tests, key=lambda test: test.id):
         ended = "" if test.outcome == "passed" else f" ({test.outcome})"
         for comparison in test.comparisons:
-            inside = style.within(2)
-            told = callable_lines(comparison, inside)
-            for one in comparison.verdicts:
-                sign = f"{style.sign(one.outcome)[0]} {one.outcome}: "
-                told += wrapped(f"{sign}{verdicts.comparison_line(comparison, one)}", inside.width)
+            told = callable_lines(comparison, style.within(2))
             lines += [wording.shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
 

@@ -1,5 +1,5 @@
-"""A run as GitHub's Markdown: the verdict; where to look and what to do; a row a test with what is
-wrong; details folded."""
+"""A run as GitHub's Markdown: the verdict; where to look, what is wrong and what to do; details
+folded."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import os
 import re
 from collections import Counter
 from functools import partial
+from textwrap import dedent
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.report.failure import what_ran
+from pytest_kernelprof.report.failure import MOST_LINES, code_of, what_ran
 from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import tasks_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, MARKS, Row
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause, Place
-    from pytest_kernelprof.summary.records import Entry, Problem, Task, Tone
+    from pytest_kernelprof.records.profile import Place
+    from pytest_kernelprof.summary.records import Entry, Task, Tone
     from pytest_kernelprof.summary.run import Summary
 
     Link = Callable[[Place], str]
@@ -38,10 +38,10 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES, _MOST_TASKS = 8, 10, 3, 40
+_MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
-_TITLES = ["| | test | what is wrong |", "|:-:|---|---|"]
+_TITLES = ["| | test | what changed |", "|:-:|---|---|"]
 _STYLE = Style()
 
 
@@ -49,17 +49,17 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     """Return the whole file; where nothing is wrong and nothing changed, a few lines.
 
     Args:
-        link: where lines of code lead to.
+        link: where lines of code lead to. What is written at those that have an address is shown.
         limit: so many bytes at most. What matters least is cut: what changed and needs no look,
-            then details and rows from the least bad upward. A line says how much.
+            then details and items from the least bad upward. A line says how much.
     """
     summary = summary_of(run)
     head, totals = (
         [line for paragraph in paragraphs for line in (paragraph, "")]
         for paragraphs in (_head(summary), _totals(summary))
     )
-    room = limit - sum(map(_size, (*head, *totals, *_TITLES * 2))) - _FOR_THE_CUT
-    kept: dict[_What, list[str]] = {"task": [], "row": [], "detail": [], "change": []}
+    room = limit - sum(map(_size, (*head, *totals, *_TITLES))) - _FOR_THE_CUT
+    kept: dict[_What, list[str]] = {"task": [], "detail": [], "change": []}
     cut = Counter[_What]()
     for what, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
@@ -68,14 +68,13 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             cut[what] += 1
         else:
             kept[what] += lines
-    rows = details("Test by test", [*_TITLES, *kept["row"]]) if kept["row"] else []
-    told = [*head, *kept["task"], *totals, *rows, *kept["detail"]]
+    told = [*head, *kept["task"], *totals, *kept["detail"]]
     if kept["change"]:
         results = Counter(
             RESULTS[result_of(one.comparison)] for one in listed(summary).changed if one.comparison
         )
-        named = ", ".join(f"{one}: {wording.count(n, 'profile')}" for one, n in results.items())
-        told += details(named, ["| | test | what changed |", _TITLES[1], *kept["change"]])
+        named = ", ".join(f"{wording.count(n, 'profile')}: {one}" for one, n in results.items())
+        told += details(named, [*_TITLES, *kept["change"]])
     if cut:
         words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -108,50 +107,58 @@ def _inside(words: str) -> str:
 
 
 def _item(task: Task, link: Link) -> list[str]:
-    """An item of a list: where, and what to do; the command as a block that has a button to copy
-    it; what else may be done."""
-    lines, what, test, (todo, command, intended), place, told, _ = task
-    limit, semicolon, excess = what.partition("; ")
-    wrong = f"**{text(limit)}**{semicolon}{text(excess)}" if what else ""
-    named = f"({text(test)})" if test else ""
-    where = [_SIGNS[MARKS[told].tone], _linked(lines, place, link), wrong, named]
-    both = [" ".join(filter(None, where)), _with_code(todo)]
-    item = ["<br>".join(filter(None, both)) + (":" if command else "")]
-    item += [*fence([command], "sh"), _with_code(intended)] if command else []
-    return ["- " + "\n  ".join(filter(None, item)), ""]
+    """An item of a list: where, the lines of code, and what to do; the command as a block that has
+    a button to copy it; what else may be done."""
+    todo, command, intended = task.remedy
+    limit, semicolon, excess = task.what.partition("; ")
+    wrong = f"**{text(limit)}**{semicolon}{text(excess)}" if limit else ""
+    named = f"({text(task.test)})" if task.test else ""
+    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), wrong, named]
+    written = [code_of(one) for one in task.places if one != task.call and link(one)]
+    written = list(filter(None, written))
+    told = [text(one, _LONGEST_CAUSE) for one in (*task.found, *task.whys)]
+    do = f"**To do:** {_with_code(todo)}{':' * bool(command)}" if todo else ""
+    told += [do] if do else []
+    head = " ".join(filter(None, where))
+    item = [head, *fence(written[:MOST_LINES], "python")] if written else []
+    item.append("<br>".join(told if written else [head, *told]))
+    item += fence([command], "sh") if command else []
+    item += [f"{_with_code(intended[:1].upper() + intended[1:])}."] if intended else []
+    return ["- " + "\n  ".join(item), ""]
 
 
 def _with_code(words: str) -> str:
     return "".join((_inside, code)[at % 2](one) for at, one in enumerate(wording.in_code(words)))
 
 
-_What = Literal["task", "row", "detail", "change"]
+_What = Literal["task", "detail", "change"]
 
 
 def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
     """What stands below the head, the most important first, and what makes its lines: what to do;
-    the rows of problems; of each cause the kernels of its first test; tables of ranks; what changed
-    and needs no look."""
-    for task in tasks_of(summary.problems, _MOST_TASKS):
+    of each cause the kernels of its first tests; tables of ranks; what changed and needs no
+    look."""
+    for task in tasks_of(summary.problems, len(summary.problems)):
         yield "task", partial(_item, task, link)
-    for problem in summary.problems:
-        yield from (("row", partial(list, [one])) for one in _rows(problem, link))
     bases = {one.baseline.source: one.base for one in summary.compared}
-    for problem in summary.problems:
-        worst = problem.rows[0]
-        if isinstance(worst, Row) and worst.told in ("failed", "to update"):
-            yield "detail", partial(_kernels_of, worst, bases)
+    for row in (row for problem in summary.problems for row in problem.rows[:_MOST_KERNELS]):
+        if isinstance(row, Row) and row.told in ("failed", "to update"):
+            yield "detail", partial(_kernels_of, row, bases)
     for one in summary.folded:
-        if one.profile.other_ranks:
+        if one.profile.other_ranks and (one.told in NEEDS_A_LOOK or not summary.problems):
             yield "detail", partial(_ranks_of, one)
     for one in listed(summary).changed:
-        yield "change", partial(_change_of, one, link)
+        yield "change", partial(_change_of, one)
 
 
 def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
     shown = wording.shown_rank(one.profile)
-    counted = wording.count(shown.kernel_count, NOUNS[shown.environment.kind].kernel)
-    return _detail(one, counted, what_ran(one.profile, _STYLE, bases))
+    kernels = shown.kernel_count, NOUNS[shown.environment.kind].kernel, ""
+    counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies"), kernels]
+    of_rank = f" of rank {shown.rank}" if one.profile.other_ranks else ""
+    counted = ", ".join(wording.count(*each) for each in counts if each[0]) + of_rank
+    told = what_ran(one.profile, _STYLE, bases)
+    return _detail(one, counted, dedent("\n".join(told)).split("\n"))
 
 
 def _ranks_of(one: Row) -> list[str]:
@@ -159,42 +166,15 @@ def _ranks_of(one: Row) -> list[str]:
     return _detail(one, wording.count(len(one.profile.ranks), "rank"), table)
 
 
-def _change_of(one: Row, link: Link) -> list[str]:
-    told = [text(_changed(one), _LONGEST_NOTE), _joined(_cause(each, link) for each in one.causes)]
-    return [row(_SIGNS[MARKS[one.told].tone], _named(one), "<br>".join(filter(None, told)))]
+def _change_of(one: Row) -> list[str]:
+    whys = ("; ".join(wording.located(each)) for each in one.causes[:_MOST_CAUSES])
+    told = [text(_changed(one), _LONGEST_NOTE), *(text(why, _LONGEST_CAUSE) for why in whys)]
+    named = f"{code(os.path.basename(one.file))} **{text(one.name)}**".lstrip()
+    return [row(_SIGNS[MARKS[one.told].tone], named, "<br>".join(told))]
 
 
 def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", fence(lines))
-
-
-def _rows(problem: Problem, link: Link) -> Iterator[str]:
-    """A row a test, a few of those with one cause below a row of the cause."""
-    if problem.shared:
-        yield row("", f"**{wording.count(problem.tests, 'test')}**", _cause(problem.shared, link))
-    for one in problem.rows[:_MOST_TESTS]:
-        own = one.causes[1:] if problem.shared else one.causes
-        causes = [_cause(each, link, one.found) for each in own]
-        if not any(each.lines or each.place for each in one.causes):
-            causes.append(_linked(wording.line_of(one.place), one.place, link))
-        says_all = one.causes and one.told in (*FAILED_OTHERWISE, "undecided")
-        wrong = ["" if says_all else text(found_words(one), _LONGEST_NOTE), _joined(causes)]
-        yield row(_SIGNS[MARKS[one.told].tone], _named(one), "<br>".join(filter(None, wrong)))
-    shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
-    if more := problem.tests - len(shown):
-        yield row("", f"and {wording.count(more, 'more test')}", "")
-
-
-def found_words(one: Entry) -> str:
-    """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
-    which is outdated or missing."""
-    if one.found:
-        return "; ".join(one.found)
-    if one.test.snapshot is not None and one.test.snapshot.state == "missing":
-        return "snapshot: missing"
-    found = (v for v in one.test.verdicts if v.of_snapshot)
-    differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
-    return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
 
 
 def _changed(one: Row) -> str:
@@ -207,28 +187,12 @@ def _changed(one: Row) -> str:
     return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 
-def _cause(one: Cause, link: Link, found: Sequence[str] = ()) -> str:
-    """A cause and its lines, without what stands beside it."""
-    told = wording.signed(one)
-    for each in found:
-        told = told.removeprefix(f"{each}; ")
-    told = wording.without_operators(told) if ";" in told else told  # the details below have them
-    lines = _linked(wording.shown_lines(one), wording.first_line(one), link)
-    return " ".join(filter(None, [text(told, _LONGEST_CAUSE), lines]))
-
-
-def _linked(words: str, place: Place | None, link: Link) -> str:
-    """Lines of code, as a link to the first where it has an address."""
-    url = link(place) if place is not None else ""
+def _linked(words: str, places: Sequence[Place], link: Link) -> str:
+    """Lines of code, as a link to them where they have an address."""
+    lines = [one.line for one in places if one.file == places[0].file]
+    url = link(places[0]) if places else ""
+    url += f"-L{max(lines)}" if url and len(lines) > 1 and lines[0] == min(lines) else ""
     return f"[{code(words)}]({url})" if url and words else code(words)
-
-
-def _joined(causes: Iterable[str]) -> str:
-    return "<br>".join(wording.first_of(list(filter(None, causes)), _MOST_CAUSES))
-
-
-def _named(one: Entry) -> str:
-    return " ".join(filter(None, [code(os.path.basename(one.file)), f"**{text(one.name)}**"]))
 
 
 def _size(told: str) -> int:
@@ -247,7 +211,8 @@ _UNSEEN = "\u200c"
 _ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 # What GitHub links, pictures or notifies: people and teams, issues, emoji, addresses.
 _LINKED = re.compile(
-    r"""[@\#](?=\w)
+    r"""@(?=\w)
+    | \#(?=\d)
     | \bGH-(?=\d)
     | (?<!:):(?=(?:100|1234|[\w+-]*[^\W\d][\w+-]*):(?!:))
     | \b(?:https?|ftp|mailto|xmpp):

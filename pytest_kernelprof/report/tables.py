@@ -128,12 +128,12 @@ LABEL = 13
 """Columns of the labels beside sentences."""
 
 
-def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
+def labelled(label: str, texts: Iterable[str], style: Style, width: int = LABEL) -> list[Line]:
     """Wrap sentences below each other, the first beside a label; nothing without a word."""
-    room = style.width - LABEL
+    room = style.width - width
     told = [line for text in texts if text for line in wrapped(style.say(text), room)]
     return [
-        (Span(left("" if at else label, LABEL), "light"), Span(one)) for at, one in enumerate(told)
+        (Span(left("" if at else label, width), "light"), Span(one)) for at, one in enumerate(told)
     ]
 
 
@@ -143,11 +143,6 @@ def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
 def width_of(text: str) -> int:
     """Return how many columns a terminal gives to a text."""
     return len(text) if text.isascii() else sum(map(wcwidth, text))
-
-
-def right(text: str, width: int) -> str:
-    """Align a text to the right."""
-    return " " * (width - width_of(text)) + text
 
 
 def left(text: str, width: int) -> str:
@@ -263,7 +258,8 @@ class Column:
 
     def align(self, text: str, width: int) -> str:
         """Align the title or a cell."""
-        return right(text, width) if self.kind == "number" else left(text, width)
+        space = " " * (width - width_of(text))
+        return space + text if self.kind == "number" else text + space
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +346,7 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     for at, cell in enumerate(last.cells):
         cells = [one.align(cut_middle(one.cells[at], width), width) for one, width in shown]
         if last.kind == "number":
-            lines = [right(cell, _width_of(last))]
+            lines = [last.align(cell, _width_of(last))]
         elif is_below:
             told = f"{last.title} {cell}" if cell else ""
             lines = ["", *filter(None, wrapped_name(told, room))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.report.failure import code_of
+from pytest_kernelprof.report.failure import MOST_LINES, code_of
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
@@ -20,7 +20,6 @@ from pytest_kernelprof.report.tables import (
     cut_middle,
     labelled,
     lay_out,
-    right,
     style_of,
     width_of,
     wrapped,
@@ -30,7 +29,7 @@ from pytest_kernelprof.summary import comparisons, wording
 from pytest_kernelprof.summary.advice import TO_DO
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import CELLS, delta_line
+from pytest_kernelprof.summary.verdicts import delta_line
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
@@ -105,8 +104,7 @@ def report_lines(
     marked = summary.counts.marked
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    said = {one.what for one in summary.tasks}
-    groups = (_without(said, group) for group in groups_of(summary, found.changed, rest, left_out))
+    groups = _listed_groups(summary, groups_of(summary, found.changed, rest, left_out))
     below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
@@ -129,36 +127,31 @@ def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[L
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
-    """Where and what, the line of code, and what to do: the command so that it can be pasted,
-    beside it if there is room, else below, and one that is too wide with a test on each line. Then
-    what else may be done."""
+    """Where and what, the lines of code, what else is known, and what to do: the command so that it
+    can be pasted, beside it if there is room, else below, and one that is too wide with a test on
+    each line. Then what else may be done."""
     sign, colour = style.sign(one.told)
     first, *more = wrapped(style.say(one.where), style.within(_SIGN).width)
     yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first)
     yield from _indented(more, _SIGN)
-    is_one = one.place is not None and one.place != one.call and " or " not in one.lines
-    written = code(one.place) if is_one and one.place else ""
-    shown = cut_middle(style.say(written), style.width - _SIGN - _INDENT)
-    yield from _indented([shown] if shown else [], _SIGN + _INDENT)
-    todo, *others = one.remedy.words or ("",)
-    told, room = style.say(f"{TO_DO}{todo}") if todo else "", style.within(_SIGN).width
-    if not one.remedy.command or width_of(told) <= room:
-        yield from _hanging(told, style)
-    else:
-        yield from _hanging(style.say(f"{TO_DO}{one.remedy.what}:"), style)
-        command = style.say(one.remedy.command)
+    lines = [style.say(code(place)) for place in one.places if place != one.call]
+    shown = (cut_middle(line, style.width - _SIGN - _INDENT) for line in lines[:MOST_LINES])
+    yield from _indented(filter(None, shown), _SIGN + _INDENT)
+    room = style.within(_SIGN).width
+    for words in one.whys:
+        yield from _indented(wrapped(style.say(words), room), _SIGN)
+    what, command, intended = one.remedy
+    if not what:
+        return
+    told, label = style.say(f"{what}:" if command else what), f"{'':{_SIGN}}{TO_DO}"
+    is_beside = width_of(f"{label}{told} {command}") <= style.width
+    beside = f"{told} {style.say(command)}" if is_beside and command else told
+    yield from labelled(label, [beside], style, len(label))
+    if command and not is_beside:
+        command = style.say(command)
         between = " " if width_of(command) + _INDENT <= style.width else " \\\n  "
         yield from _indented(_BEFORE_OWN.sub(between, command).splitlines(), _INDENT)
-    for words in others:
-        yield from _indented(wrapped(style.say(words), room), _SIGN)
-
-
-def _hanging(told: str, style: Style) -> Iterator[Line]:
-    """What to do, with its further lines below its first word."""
-    indent = _SIGN + len(TO_DO)
-    lines = wrapped(told.removeprefix(TO_DO), style.width - indent) if told else []
-    for at, line in enumerate(lines):
-        yield Span(" " * indent if at else " " * _SIGN + TO_DO), Span(line)
+    yield from _indented(wrapped(style.say(intended), room) if intended else (), _SIGN)
 
 
 def _indented(lines: Iterable[str], indent: int) -> Iterator[Line]:
@@ -197,7 +190,6 @@ ARROW = " -> "
 _ASKED = 20
 """What is broken or changed somewhere gives way after all that is not."""
 _OVER: tuple[Told | None, ...] = ("failed", "failed otherwise")
-_OTHER_RUNS = (LIMIT_OF["revision"], LIMIT_OF["run"])
 # Of what follows from a column beside it nothing is said.
 _FOLLOWS = {
     "launches": "kernels",
@@ -281,15 +273,16 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
     yield ()
     if columns:
         yield (Span(" " * _SIGN + laid.title, "light"),)
-    texts, file = iter(laid.rows), ""
+    texts, file, is_below = iter(laid.rows), "", False
     for group in groups:
         shown = group.entries[: group.most]
         if group.cause is not None:
-            words = f"{group.named}: {wording.signed(group.cause)}"
-            yield from _cause_lines(words, group.cause, 0, style)
+            yield from _cause_lines(group.cause, 0, style, f"{group.named}: ")
         elif group.named:
             yield (Span(group.named, "bold"),)
-        file = "" if group.named else file
+        elif is_below and group.kind == "look":
+            yield ()
+        is_below, file = bool(group.named), "" if group.named else file
         for row, causes in shown:
             if row.file != file:
                 yield from style.sentence(row.file, "bold")
@@ -305,15 +298,19 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
 
-def _without(said: Collection[str], group: Group) -> Group:
-    """Without the causes that are said above, and the comparisons of callables, which have tables
-    of their own."""
-    told = [
-        (one, [cause for cause in why if wording.signed(cause) not in said])
-        for one, why in group.entries
-        if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
-    ]
-    return group._replace(entries=told)
+def _listed_groups(summary: Summary, groups: Iterable[Group]) -> Iterator[Group]:
+    """Without what is said above: the causes of the first problems, and the heading of one that is
+    alone. Comparisons of callables have tables of their own."""
+    said = sum(one.told is not None for one in summary.tasks)
+    for at, group in enumerate(groups):
+        entries = [
+            (one, () if at < said else why)
+            for one, why in group.entries
+            if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
+        ]
+        if at == 0 and len(summary.problems) == 1:
+            group = group._replace(named="", cause=None)
+        yield group._replace(entries=entries)
 
 
 def _sign_and_cells(
@@ -331,7 +328,7 @@ def _below_lines(
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:MOST_CAUSES]:
-        yield from _cause_lines(wording.signed(cause), cause, _INDENT, style)
+        yield from _cause_lines(cause, _INDENT, style)
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     more = more_words(row, causes, shown)
     lines = inside.sentence(more) if more else []
@@ -340,18 +337,12 @@ def _below_lines(
     yield from ((indent, *line) for line in lines)
 
 
-def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterator[Line]:
-    """Why, and where at the right if both fit; else one after the other, wrapped."""
-    room, margin = style.width - indent, Span(" " * indent)
-    text, place = style.say(words), style.say(wording.shown_lines(cause))
+def _cause_lines(cause: Cause, indent: int, style: Style, lead: str = "") -> Iterator[Line]:
+    """Why, and where."""
     colour: Colour = "red" if cause.sign == "+" else ""
-    if width_of(f"{text}  {place}") > room:  # operators give way
-        text = wording.without_operators(text)
-    if place and width_of(f"{text}  {place}") <= room:
-        yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
-        return
-    for line in wrapped(f"{text}, {place}" if place else text, room):
-        yield margin, Span(line, colour)
+    for at, one in enumerate(wording.located(cause)):
+        told = wrapped(style.say(one if at else f"{lead}{one}"), style.width - indent)
+        yield from ((Span(" " * indent), Span(line, colour)) for line in told)
 
 
 def _name_of(row: Entry) -> str:
@@ -431,9 +422,7 @@ def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
 
 def _delta(row: Row, metric: str) -> MetricDelta | None:
     one = row.comparison
-    if one is None or one.source == "snapshot":
-        return None
-    return comparisons.deltas_of(one).get(metric)
+    return None if one is None else comparisons.deltas_of(one).get(metric)
 
 
 def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
@@ -444,7 +433,7 @@ def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
         return ""
     broken = row.broken.get(metric) if row.told in _OVER else None
     delta, was = _delta(row, metric), ""
-    is_compared = broken is None or broken.by in _OTHER_RUNS
+    is_compared = broken is None or broken.by in LIMIT_OF.values()
     compared = _differing(row)
     paired = compared.paired if compared else None
     if metric == "cuda_time" and is_compared and paired and paired.baseline_us:  # timed in turn
@@ -498,21 +487,15 @@ def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> s
 
 
 def beside_words(row: Row, shown: Collection[str]) -> list[str]:
-    """Return what of a row is broken or changed and has no column, and how sure its change is.
+    """Return what of a row has changed and has no column, and how sure its change is.
 
     Args:
         shown: the keys of the columns.
     """
-    found = [
-        f"{one.by}: "
-        + " > ".join(wording.pair(METRICS[one.metric].unit, one.measured, one.allowed))
-        for one in (row.broken.values() if row.told in _OVER else ())
-        if one.metric in CELLS and one.metric not in shown and one.by not in LIMIT_OF.values()
-    ]
     compared = row.comparison
     if compared is None:
-        return found
-    found += _changes_beside(compared, shown)
+        return []
+    found = _changes_beside(compared, shown)
     is_said = compared.source == "snapshot" or row.told in NEEDS_A_LOOK
     return list(filter(None, [*found, "" if is_said else comparisons.why_of(compared)]))
 

@@ -8,11 +8,14 @@ import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
-from pytest_kernelprof.summary.verdicts import excess_of
+from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -20,11 +23,11 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Cause, Verdict
+    from pytest_kernelprof.records.profile import Profile, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
-_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _LONGEST = 3, 6, 3, 100
+_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_LINES, _LONGEST = 3, 6, 3, 2, 8, 100
 _TESTS, _LIMITS = "{tests}", "{limits}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
@@ -44,6 +47,14 @@ def update_command(tests: Iterable[str], device: str) -> str:
     """
     named = f" {_arguments(tests)}".rstrip()
     return printable(_accepting(device).replace(f" {_TESTS}", named))
+
+
+def again_command(tests: str, profile: Profile) -> str:
+    """Return the command that measures tests again as a profile of one was measured."""
+    command = printable(f"pytest {tests}")
+    if profile.other_ranks:
+        return f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
+    return f"{command}{_on(profile.environment.kind)}"
 
 
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
@@ -68,18 +79,70 @@ def _task(problem: Problem) -> Task:
     known = [one for one in worst.causes if one.sign != "-" and one.place]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
-    place = wording.first_line(told[0]) if told else worst.place
+    there = dict.fromkeys(place for one in told for place in wording.places_of(one))
+    places = tuple(there) or tuple(filter(None, [worst.place]))
     what = _what_of(worst, problem.cause)
     call = worst.profile.place if isinstance(worst, Row) else None
-    return Task(lines, what, named, problem.remedy, place, worst.told, call)
+    found, whys = (
+        tuple(wording.first_of(list(several), _MOST_LINES, "and {} more"))
+        for several in (_found(problem), _whys(worst, what, lines))
+    )
+    return Task(lines, what, named, problem.remedy, places, worst.told, call, found, whys)
+
+
+def _found(problem: Problem) -> Iterator[str]:
+    """What is wrong with each of several tests, where that has values; of one what its first words
+    do not say."""
+    if problem.tests > 1:
+        found = ((row.name, found_words(row)) for row in problem.rows)
+        yield from (f"{name}: {one}" if _VALUE.search(one) else name for name, one in found)
+    elif problem.cause is not None and problem.cause.sign:
+        yield found_words(problem.rows[0])
+    else:
+        said = tuple(one.text.partition("; ")[0] for one in problem.rows[0].causes)
+        yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
+
+
+_VALUE = re.compile(r"\d|undecided|slower")
+
+
+def found_words(one: Entry) -> str:
+    """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
+    which is outdated or missing."""
+    if one.found:
+        return "; ".join(one.found)
+    found = (v for v in one.test.verdicts if v.of_snapshot)
+    differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
+    return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
+
+
+def _whys(worst: Entry, what: str, lines: str) -> Iterator[str]:
+    """The causes of a test that are not in what is said of it, without what is."""
+    for at, one in enumerate(_causes_of(worst)):
+        words = wording.brief(one) if one.sign else wording.without_operators(one.text)
+        words = words.partition(" (")[0]
+        text = one.text.removeprefix(what).lstrip(".; ").removesuffix("; undecided")
+        is_said = any(part.endswith(words) for part in what.split("; "))
+        if (at and one.sign) or not is_said:
+            is_here = wording.cause_lines(one) == lines
+            left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
+            yield from wording.located(left)
+
+
+def _causes_of(worst: Entry) -> Iterator[Cause]:
+    """The causes of a test, without the limits and values that are said before them."""
+    for one in worst.causes:
+        text = one.text
+        for found in worst.found[:_MOST_FOUND]:
+            text = text.removeprefix(f"{found}; ").removeprefix(f"{found.partition(': ')[0]}: ")
+        yield structs.replace(one, text=text)
 
 
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     first limit with its values."""
-    found = ", ".join(wording.first_of(worst.found, 2, "{} more"))
-    found = found.partition(": ")[2] if found.startswith((wording.WORSE, "against ")) else found
-    limit = found.partition(": ")[0]
+    found = ", ".join(wording.first_of(worst.found, _MOST_FOUND, "{} more"))
+    limit, on_cpu = found.partition(": ")[0], isinstance(worst, Row) and worst.profile.on_cpu
     if cause is not None:
         words = wording.brief(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
@@ -93,19 +156,19 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
             if came:  # ``elementwise [gelu] -> [silu]``
                 stem = words.partition(" [")[0]
                 return f"{words} -> {wording.brief(came[0]).removeprefix(f'{stem} ')}"
-            return f"{_SIGNED[cause.sign]}{words}"
-    return with_excess(found, worst)
+            return f"{_SIGNED[cause.sign].format(_NOUNS[on_cpu])}{words}"
+    first = next(_causes_of(worst), None)
+    if first is None or worst.told == "undecided" or ";" in first.text:
+        return found
+    words = wording.brief(first)
+    is_slower = words.startswith(wording.SLOWER)
+    is_whole = words == wording.without_operators(first.text) and not is_slower
+    return f"{found}; {words}" if words and is_whole and words not in found else found
 
 
-def with_excess(found: str, worst: Entry) -> str:
-    """Return what is wrong with a test, and what exceeds its first limit if that is known."""
-    profile = worst.profile if isinstance(worst, Row) else None
-    failed = (one for one in profile.verdicts if one.outcome == "failed") if profile else ()
-    words = next((excess_of(profile, one).words for one in failed if profile), "")
-    return f"{found}; {words}" if words and words not in found else found
-
-
-_SIGNED = {"": "", "+": "new: ", "-": "gone: "}
+_SIGNED = {"": "", "+": "new {}: ", "-": "{} gone: "}
+_NOUNS = ("kernel", "operator")
+"""What is counted: not on the CPU, and on it."""
 
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
@@ -155,7 +218,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
         more = f"{command} --kernelprof-rounds={2 * max(rounds)}"
-        return Remedy("take more rounds", more, "if it stays undecided, raise the limit")
+        raised = _listed(_raised(test.verdicts, "undecided")) or "more"
+        return Remedy("take more rounds", more, f"if it stays undecided, allow {raised}")
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error, then run again", command)
     if not isinstance(worst, Row):
@@ -165,10 +229,9 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
         return Remedy(next((one[1] for one in advised), "run these tests alone"), command)
     cure = cure_words(profile.verdicts, worst.causes, _LIMITS) or fix
+    command = again_command(_TESTS, profile)
     if profile.other_ranks:
-        command = f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
         return Remedy("; then ".join(filter(None, [cure, "measure again on all ranks"])), command)
-    command += _on(profile.environment.kind)
     if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
         command += " --kernelprof-all --kernelprof-stacks"
     judged = (one for one in profile.verdicts if one.outcome in ("failed", "undecided"))
@@ -191,7 +254,8 @@ def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str)
     most = _slowest(verdicts)
     if most <= 0:
         return Remedy(again, command)
-    allow = f"if {wording.percent(most)} is allowed, add --kernelprof-margin={_margin(most)}"
+    slowest = f"the slowest pair is {wording.percent(most)}"
+    allow = f"{slowest}: if that is well, allow kernelprof(margin='{_margin(most)}')"
     return Remedy(f"{again} on a quiet GPU", command, allow)
 
 
@@ -248,7 +312,7 @@ OR_ACCEPT = ", or accept the change if it is intended"
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
     if new := sum(one.sign == "+" for one in causes):
-        return f"remove the new {'operator' if on_cpu else 'kernel'}{'s'[: new - 1]}"
+        return f"remove the new {_NOUNS[on_cpu]}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
@@ -258,7 +322,7 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:
     """The rank that alone has some kernel; empty where there is none."""
-    return next((text.partition(":")[0] for text in _after(wording.ONLY, causes)), "")
+    return next((text.partition(" ")[0] for text in _after(wording.ONLY, causes)), "")
 
 
 def _after(words: str, causes: Iterable[Cause]) -> list[str]:
@@ -323,10 +387,10 @@ def _cure_of(verdict: Verdict) -> str:
     return "call fewer operators" if is_fewer else cure
 
 
-def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
+def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[str]:
     """Broken limits as they would hold: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
     for one in verdicts:
-        is_over = one.of_limit and one.outcome == "failed" and one.metric and one.measured
+        is_over = one.of_limit and one.outcome == outcome and one.metric and one.measured
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"

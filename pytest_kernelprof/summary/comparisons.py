@@ -109,16 +109,7 @@ class BaselineSummary:
     def words(self) -> str:
         """The counts that are not zero, with sums: ``3 worse, 26 unchanged; 3 more kernels in
         total; 31 calls timed in turn, margin 5 %, GPU time +1.0 %``."""
-        return self._words(RESULTS)
-
-    @property
-    def beside(self) -> str:
-        """The same without what the sentence of a run says: ``26 unchanged; 3 more kernels in
-        total``."""
-        return self._words([one for one in RESULTS if one != "worse"])
-
-    def _words(self, results: Iterable[Result]) -> str:
-        known = (one for one in results if self.counts[one])
+        known = (one for one in RESULTS if self.counts[one])
         counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one]}" for one in known)
         if not self.compared:
             return counted or "nothing was compared"

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.kernel_names.short_names import tell_apart
+from pytest_kernelprof.kernel_names.short_names import tell_apart, without_digits
 from pytest_kernelprof.records.document import grouped
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import HotKernel
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 def times_words(name: str, number: int) -> str:
     """``elementwise [copy] x2``; the name alone of one."""
     return f"{name} x{number}" if number > 1 else name
+
+
+def name_of(side: KernelSide) -> str:
+    """The short name of one side of a change; of a snapshot, which has no times, without what tells
+    it apart from others there."""
+    is_timed = side.duration_us is not None
+    return side.short_name if is_timed else without_digits(side.short_name)
 
 
 def with_chain(words: str, chain: str) -> str:

@@ -189,15 +189,6 @@ class Row(Entry):
         return wording.shown_rank(self.profile)
 
     @property
-    def of_ranks(self) -> str:
-        """The ranks that fail its first failed limit, else all; empty if there is one."""
-        ranks = [one.rank for one in self.profile.ranks]
-        failed = next((one for one in self.profile.verdicts if one.outcome == "failed"), None)
-        found = wording.on_ranks(failed).removeprefix(" on ") if failed is not None else ""
-        named = found or f"ranks {wording.ends(str(ranks[0]), str(ranks[-1]))}"
-        return named if ranks[1:] else ""
-
-    @property
     def each(self) -> tuple[Row, ...]:
         """All rows that it stands for."""
         return self.folded or (self,)
@@ -215,30 +206,27 @@ class Remedy(NamedTuple):
     command: str = ""
     intended: str = ""
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """``take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``, then what else
-        may be done."""
-        first = ": ".join(filter(None, self[:2]))
-        return tuple(filter(None, (first, self.intended)))
-
 
 class Task(NamedTuple):
     """Where to look, and what to do.
 
     Attributes:
         lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
-        place: the first of the lines. told: how the worst of the tests is marked. call: the line of
-            the test that made the call.
+        places: the lines. told: how the worst of the tests is marked. call: the line of the test
+            that made the call.
+        found: what is wrong with each of several tests; of one what else is. whys: the causes that
+            ``what`` does not say.
     """
 
     lines: str
     what: str
     test: str
     remedy: Remedy
-    place: Place | None = None
+    places: tuple[Place, ...] = ()
     told: Told | None = None
     call: Place | None = None
+    found: tuple[str, ...] = ()
+    whys: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

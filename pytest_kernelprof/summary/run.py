@@ -269,7 +269,7 @@ def _what_agrees(row: records.Row) -> Any:
 # Problems: what needs a look, one cause told once.
 
 _NUMBERS = re.compile(
-    r" x\d+\b|^\d+ \w+, limit \d+|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*| at \S+:\d[\d, ]*"
+    r" x\d+\b|(?<=copied) [\d.,]+ \w+(?=:)|, [\d.]+[mu]?s -> .*| at \S+:\d[\d, ]*"
 )
 
 
@@ -286,29 +286,11 @@ def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Pro
 
 
 def _common_cause(entries: Sequence[records.Entry]) -> Cause | None:
-    """The first cause of tests that have it in common; numbers in which they differ are told from
-    the least to the most: ``elementwise [copy] x1 to 4``."""
+    """The first cause of tests that have it in common, without numbers in which they differ."""
     causes = [one for entry in entries for one in entry.causes[:1]]
-    if not causes:
-        return None
-    texts = [one.text for one in causes]
-    if found := next(filter(None, map(_TIMES.search, texts)), None):  # where others have one
-        at = found.start()
-        once = [one for one in texts if one[:at] == found.string[:at] and not _TIMES.match(one, at)]
-        texts = [f"{one[:at]} x1{one[at:]}" if one in once else one for one in texts]
-    first, *others = map(_DIGITS.split, texts)
-    if any(one[::2] != first[::2] for one in others):
-        return causes[0]
-    found_at = zip(first, *others, strict=True)
-    columns = (
-        sorted(one, key=lambda text: wording.natural(text.replace(",", ""))) for one in found_at
-    )
-    words = (wording.ends(one[0], one[-1], " to ") for one in columns)
-    return structs.replace(causes[0], text="".join(words))
-
-
-_TIMES = re.compile(r" x\d+\b")
-_DIGITS = re.compile(r"(\d[\d,.]*\d|\d)")
+    if len({one.text for one in causes}) < 2:
+        return next(iter(causes), None)
+    return structs.replace(causes[0], text=_NUMBERS.sub("", causes[0].text))
 
 
 def _snapshot_of(test: Test) -> TestState | None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.kernel_names.short_names import without_digits
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.kernels import times_words, with_chain
+from pytest_kernelprof.summary.comparisons import range_words
+from pytest_kernelprof.summary.kernels import name_of, times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.records.document import ComparedCallable, Comparison
     from pytest_kernelprof.records.environment import Integrity
-    from pytest_kernelprof.records.profile import Kernel, Mismatch, Place, Profile, Verdict
+    from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS, _MOST_NAMED = 4, 2
@@ -83,11 +83,7 @@ def _values(verdict: Verdict) -> str:
     if not words:
         return "not measured"
     if verdict.unit == "us":
-        about = ", ".join(filter(None, [_share(verdict), _excess(verdict), _spread(verdict)]))
-        if verdict.note:
-            about += f"; {verdict.note}"
-        if verdict.second_look is not None:
-            about += f"; a second look: {format_time(verdict.second_look)}"
+        about = _how_sure(verdict)
     elif verdict.values:
         values = ", ".join(f"{value:.0f}" for value in verdict.values)
         rounds = f"{values} in {len(verdict.values)} rounds, the largest counts"
@@ -95,6 +91,16 @@ def _values(verdict: Verdict) -> str:
     else:
         return words
     return f"{words} ({about})"
+
+
+def _how_sure(verdict: Verdict) -> str:
+    """What to know of a time beside its limit."""
+    about = ", ".join(filter(None, [_share(verdict), _excess(verdict), _spread(verdict)]))
+    if verdict.note:
+        about += f"; {verdict.note}"
+    if verdict.second_look is not None:
+        about += f"; a second look: {format_time(verdict.second_look)}"
+    return about
 
 
 def _share(verdict: Verdict) -> str:
@@ -132,7 +138,7 @@ def _names(verdict: Verdict) -> str:
     if found is not None:
         wanted = ", ".join("..." if p is None else repr(p) for p in verdict.patterns)
         expected = f"{wording.count(found.kernels, 'kernel')}, expected {wanted or 'no kernels'}"
-        return f"{expected}; {_mismatch_words(found)}"
+        return f"{_mismatch_words(found)}; {expected}"
     kernels = wording.count(int(verdict.measured or 0), "kernel")
     if verdict.limit == "expect_kernels":
         return f"all {kernels} as expected"
@@ -414,8 +420,13 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
 
 
 def _slower(found: ProfileComparison | None) -> str:
+    """By how much, beside the margin; where that is undecided the least and the most."""
     paired = found.paired if found is not None else None
-    return f"GPU time {wording.percent(paired.ratio - 1)}" if paired and paired.pairs else ""
+    if found is None or paired is None or not paired.pairs:
+        return ""
+    ends = range_words(found) if paired.change == "undecided" else ""
+    share = ends or wording.percent(paired.ratio - 1)
+    return f"GPU time {share}, margin {paired.margin * 100:.3g} %"
 
 
 # Why.
@@ -435,7 +446,7 @@ def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     if told == "undecided":
         doubt = wording.doubt(profile.conditions)
         undecided = (one for one in profile.verdicts if one.outcome == "undecided")
-        return tuple(Cause(verdict_line(one, doubt)) for one in undecided)
+        return tuple(_undecided(one, doubt) for one in undecided)
     return _over(profile) if told == "failed" else ()
 
 
@@ -461,39 +472,37 @@ def explained(profile: Profile) -> Profile:
     return replace(profile, verdicts=tuple(verdicts))
 
 
-class Excess(NamedTuple):
-    """What exceeds a limit, as far as it is known.
-
-    Attributes:
-        lines: of the code: ``model.py:17``. words: its name, if it is one thing or two: ``+
-            elementwise [copy]``. place: the line, if it is one.
-    """
-
-    lines: str = ""
-    words: str = ""
-    place: Place | None = None
-
-
-def excess_of(profile: Profile, verdict: Verdict) -> Excess:
-    """Return what exceeds a limit, and where: the first thing of several, and how many more."""
+def excess_of(profile: Profile, verdict: Verdict) -> Cause:
+    """Return what exceeds a limit, shortly: the first thing of several, and how many more; with the
+    lines if they are others than that of the call. Without a text where it is not known."""
     causes = causes_of(profile, verdict.outcome)
     worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
-        first, more = worse[0], [f"{len(worse) - 1} more"] if len(worse) > 1 else []
-        words = ", ".join([f"{first.sign} {wording.brief(first)}".lstrip(), *more])
-        place = wording.first_line(first) if len(first.lines) < 2 else None  # else one of them
-        return Excess(wording.cause_lines(first), words, place)
-    cause = verdict.cause or _cause_of(verdict, profile)
-    if cause is None:
-        return Excess()
-    lines, call = wording.cause_lines(cause), wording.line_of(verdict.place or profile.place)
-    lines = "" if lines == call else lines
+        more = [f"{len(worse) - 1} more"] if len(worse) > 1 else []
+        slower = [one.place for one in worse if not one.sign and one.place]
+        lines = tuple(f"{one.file}:{one.line}" for one in slower) or worse[0].lines
+        text = ", ".join([wording.brief(worse[0]), *more])
+        return replace(worse[0], text=text, lines=lines)
+    cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
+    if verdict.metric == "latency" and profile.bound.verdict != "unknown":  # which says it, too
+        cause = Cause("")
+    call = wording.line_of(verdict.place or profile.place)
+    if wording.cause_lines(cause) == call:
+        cause = replace(cause, place=None, lines=())
     parts = cause.text.split("; ") if verdict.metric else []  # else it names it
     names = [wording.brief(replace(cause, text=one)).rpartition(": ")[2] for one in parts]
-    words = ", ".join(names[:_MOST_NAMED])
-    if len(names) > _MOST_NAMED:
-        words = f"{names[0]} and others" if lines and not cause.lines else ""
-    return Excess(lines, words, wording.first_line(cause))
+    stands_out = cause.place is not None and not cause.lines
+    if len(names) > (1 if stands_out else _MOST_NAMED):
+        names = [f"{names[0]} and others"] if stands_out else []
+    return replace(cause, text=", ".join(names))
+
+
+def _undecided(verdict: Verdict, doubt: str) -> Cause:
+    """Why a time is undecided, and how sure it is; the values stand beside it."""
+    if verdict.comparison is not None or not wording.beside_limit(verdict):
+        return Cause(verdict_line(verdict, doubt))
+    why = _doubt_after(verdict, doubt).partition(", ")[2]
+    return Cause(f"{why}: {_how_sure(verdict)}")
 
 
 def _incomplete(profile: Profile) -> Cause:
@@ -546,8 +555,7 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
 
 def _change_cause(change: KernelChange) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
-    is_named = kernel.duration_us is None and change.kind != "renamed"  # as snapshots name them
-    name = without_digits(kernel.short_name) if is_named else kernel.short_name
+    name = kernel.short_name if change.kind == "renamed" else name_of(kernel)
     place, words = wording.source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]
@@ -558,8 +566,9 @@ def _change_cause(change: KernelChange) -> Cause:
         return Cause(f"order changed: {words}{moved}", place)
     if before is None or now is None:
         words = with_chain(words, wording.chain(kernel.operators, kernel.name))
-        lines = tuple(f"{place.file}:{line}" for line in change.lines) if place else ()
-        return Cause(words, place, "-" if now is None else "+", lines)
+        file = kernel.source.rpartition(":")[0]
+        lines = tuple(line if ":" in line else f"{file}:{line}" for line in change.lines)
+        return Cause(words, place, "-" if now is None else "+", lines if place else ())
     if change.kind == "operator":
         was, by = (next(iter(one.operators), "no operator") for one in (before, now))
         return Cause(f"{words}: launched by {by}, was {was}", place)
@@ -568,18 +577,12 @@ def _change_cause(change: KernelChange) -> Cause:
 
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
-    """What an exceeded limit is about, with its values: ``5 kernels, limit 3: gelu x5``."""
+    """What an exceeded limit is about; with its values where no column has them."""
     cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
     where = wording.on_ranks(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
-        lead = where.strip()
-        if verdict.metric in wording.NOUNS and verdict.allowed is not None:
-            on_cpu = verdict.device == "cpu"
-            nouns = ("operator", "operators") if on_cpu else wording.NOUNS[verdict.metric]
-            counted = wording.count(int(verdict.measured or 0), *nouns)
-            lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
-        said = not lead or cause.text.startswith(wording.ONLY)
-        return cause if said else replace(cause, text=f"{lead}: {cause.text}")
+        said = not where or cause.text.startswith(wording.ONLY)
+        return cause if said else replace(cause, text=f"{where.strip()}: {cause.text}")
     words = "; ".join(filter(None, [wording.beside_limit(verdict) + where, cause.text]))
     return replace(cause, text=f"{wording.title(verdict)}: {words}")
 
@@ -593,41 +596,41 @@ def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
     return replace(cause, text=cause.text[:_LONGEST])
 
 
-def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
-    """Return the kernels that broken limits are about, from 0: those that a pattern forbids or
-    another was expected for, the kind that takes longest, those that no other rank has.
+def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
+    """Return the kernels that broken limits are about, from 0, each with why: those that a pattern
+    forbids or another was expected for, the kind that takes longest, those that no other rank has.
+    Of too many of which none is known to be new: those that the limit's pattern counts, all if none
+    is allowed, or the kind that is there most often.
 
     Args:
         judged: the profile of the rank whose kernels they are.
     """
-    named, kinds = [], set[_Kind]()
-    for one in profile.verdicts:
-        if one.outcome == "failed" and wording.judged_rank(profile, one) is judged:
-            wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
-            named += [(kernel.position, kernel.kernel) for kernel in wrong]
-            kinds |= set(_extra_on(judged, profile, one))
-            if _ABOUT.get(one.metric.split("_")[0]) is _longest:
-                kinds.add(_longest_kind(one, judged)[0])
-    names = [kernel.short_name for kernel in judged.kernels]
-    found = {at - 1 for at, name in named if names[at - 1 : at] == [name]}  # else a variant
-    return frozenset({*found, *(at for at, k in enumerate(judged.kernels) if _kind_of(k) in kinds)})
-
-
-def offending_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
-    """Return the guilty kernels. Of too many of which none is known to be new: those that the
-    limit's pattern counts, all if none is allowed, or the kind that is there most often."""
-    found = guilty_kernels(profile, judged)
     failed = [one for one in profile.verdicts if one.outcome == "failed"]
-    is_known = bool(found) or any(one.comparison for one in failed)
-    for one in (one for one in failed if wording.judged_rank(profile, one) is judged):
+    ours = [one for one in failed if wording.judged_rank(profile, one) is judged]
+    launched = list(map(_kind_of, judged.kernels))
+    whys: dict[_Kind, str] = {}
+    found: dict[int, str] = {}
+    for one in ours:
+        wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
+        for at, name in ((kernel.position - 1, kernel.kernel) for kernel in wrong):
+            if [kind[0] for kind in launched[at : at + 1]] == [name]:  # else of a variant
+                found[at] = "forbidden" if one.hits else "not expected"
+        whys |= dict.fromkeys(_extra_on(judged, profile, one), f"only on rank {judged.rank}")
+        if _ABOUT.get(one.metric.split("_")[0]) is _longest:
+            whys[_longest_kind(one, judged)[0]] = "takes longest"
+    is_known = bool(found or whys) or any(one.comparison for one in failed)
+    for one in (one for one in ours if one.metric in ("kernels", "launches")):
         pattern = one.qualifier
-        if one.metric in ("kernels", "launches") and (pattern or not is_known):
-            matching = _matching(judged.kernels, pattern) if pattern else judged.kernels
-            kinds = Counter(map(_kind_of, matching))
-            often = [kind for kind, n in kinds.items() if n == max(kinds.values())]
-            wanted = set(kinds) if pattern or not one.allowed else often if not often[1:] else ()
-            found |= {at for at, k in enumerate(judged.kernels) if _kind_of(k) in wanted}
-    return found
+        if pattern:
+            matching = map(_kind_of, _matching(judged.kernels, pattern))
+            whys |= dict.fromkeys(matching, f"matches {pattern!r}")
+        elif not is_known and not one.allowed:
+            whys |= dict.fromkeys(launched, "none is allowed")
+        elif not is_known:
+            often = Counter(launched).most_common(2)
+            stands_out = len({number for _, number in often}) == len(often)
+            whys |= {kind: "launched most often" for kind, _ in often[:1] if stands_out}
+    return {at: whys[kind] for at, kind in enumerate(launched) if kind in whys} | found
 
 
 def offending_calls(profile: Profile, judged: Profile) -> tuple[frozenset[int], frozenset[int]]:
@@ -655,7 +658,7 @@ def timed_in_turn(profile: Profile) -> bool:
 
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
     cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
-    words = f"{wording.ONLY}{judged.rank}: + {cause.text}"
+    words = f"{wording.ONLY}{judged.rank} launches {cause.text}"
     return replace(cause, text=words) if cause.text else None
 
 
@@ -680,7 +683,7 @@ def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
     names = Counter(one.kernel for one in hits)
     ran = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
     chain = wording.chain(kernel.operators, kernel.name) if kernel and len(names) == 1 else ""
-    return Cause(with_chain(f"forbidden kernel ran: {ran}", chain), place)
+    return Cause(with_chain(f"ran {ran}", chain), place)
 
 
 _Kind = tuple[str, str, str]
@@ -703,7 +706,9 @@ def _most_of(found: Sequence[_Kind]) -> Cause:
         at = f" at {there}" if there and kinds[1:] and differ else ""
         words.append(with_chain(f"{times_words(name, len(several))}{at}", chain))
     known = (wording.source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
-    return Cause("; ".join(wording.first_of(words, _MOST_KINDS)), next(filter(None, known), None))
+    most = _MOST_KINDS + (len(words) == _MOST_KINDS + 1)  # else a line would say "1 more"
+    told = wording.first_of(words, most, "and {} more")
+    return Cause("; ".join(told), next(filter(None, known), None))
 
 
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
@@ -753,7 +758,10 @@ def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float
 
 
 def _waits(verdict: Verdict, profile: Profile) -> Cause:
-    return _most_of([(one.call, wording.chain(one.operators), one.source) for one in profile.waits])
+    call = f", called in {there}" if (there := wording.line_of(profile.place)) else ""
+    names = (f"wait in {one.call}{'' if one.source else call}" for one in profile.waits)
+    chains = ((wording.chain(one.operators), one.source) for one in profile.waits)
+    return _most_of([(name, *of) for name, of in zip(names, chains, strict=True)])
 
 
 def _copies(verdict: Verdict, profile: Profile) -> Cause:
@@ -761,7 +769,7 @@ def _copies(verdict: Verdict, profile: Profile) -> Cause:
     copies = [one for one in profile.copies if not way or one.direction == way]
     cause = _most_of([(one.name, wording.chain(one.operators), one.source) for one in copies])
     size = format_bytes(sum(one.bytes for one in copies))
-    return Cause(f"{size}: {cause.text}", cause.place) if copies else cause
+    return Cause(f"copied {size}: {cause.text}", cause.place) if copies else cause
 
 
 def _call_time(verdict: Verdict, profile: Profile) -> Cause:
@@ -769,9 +777,12 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
     busy = wording.value_of(profile, "gpu_busy") or wording.gpu_us(profile)
     latency = wording.value_of(profile, "latency")
     about = wording.overhead(profile) or _spread(verdict)
-    if not busy or not latency:
-        return Cause(about)
-    return Cause(f"the GPU works {format_time(busy)} of {format_time(latency)} ({about})")
+    worked = (
+        f"the GPU works {format_time(busy)} of {format_time(latency)}" if busy and latency else ""
+    )
+    if verdict.metric == "latency":
+        return Cause(worked)
+    return Cause(f"{worked} ({about})" if worked else about)
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {

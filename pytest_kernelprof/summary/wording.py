@@ -27,7 +27,7 @@ NOUNS = {
     "memcpys": ("copy", "copies"),
 }
 """What the counts of a call count: one of it, and several."""
-SLOWER, ONLY, WORSE = "slower: ", "only on rank ", "worse than "
+SLOWER, ONLY, WORSE = "slower: ", "only rank ", "worse than "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
 has, and before a baseline."""
 _MOST_RANKS = 8
@@ -97,9 +97,10 @@ def cause_lines(*causes: Cause) -> str:
     return between.join([*told, *(["..."] if len(found) > _MOST_LINES else [])])
 
 
-def first_line(cause: Cause) -> Place | None:
-    """The first of the lines of a cause."""
-    return source_place(cause.lines[0]) if cause.lines else cause.place
+def places_of(cause: Cause) -> list[Place]:
+    """The lines of a cause."""
+    found = [*map(source_place, cause.lines)] or [cause.place]
+    return [one for one in found if one is not None]
 
 
 def shown_lines(cause: Cause) -> str:
@@ -139,6 +140,14 @@ def either_line(line: str, lines: Sequence[str]) -> str:
 def signed(cause: Cause) -> str:
     """A cause with its sign: ``+ elementwise [copy]``."""
     return f"{cause.sign} {cause.text}".lstrip()
+
+
+def located(cause: Cause) -> list[str]:
+    """A cause without its operators, and where it is, one thing after another: ``+ elementwise
+    [copy] at model.py:17``."""
+    lines = shown_lines(cause)
+    told = f"{without_operators(signed(cause))}{f' at {lines}' if lines else ''}"
+    return told.split("; ")
 
 
 def source_place(source: str) -> Place | None:
@@ -226,15 +235,15 @@ def ends(first: str, last: str, between: str = "..") -> str:
 
 
 def paired(paired: Paired) -> str:
-    """``GPU time +8.4 % in 4 of 4 pairs timed in turn (40.0us -> 43.3us)``, with the latencies if
-    they are known, and why nothing follows; empty where no times were taken and no reason is known.
-    A profile of its own has another GPU time."""
+    """``GPU time +8.4 % in 4 of 4 pairs timed in turn (medians 40.0us -> 43.3us)``, with the
+    latencies if they are known, and why nothing follows; empty where no times were taken and no
+    reason is known. A profile of its own has another GPU time."""
     if not paired.pairs:
         return f"GPU time was not measured in turn: {paired.why}" if paired.why else ""
     pairs = count(len(paired.pairs), "pair")
     pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
     times = changed("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} timed in turn ({times})"
+    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} timed in turn (medians {times})"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"

@@ -173,21 +173,23 @@ def of_markdown(text: str) -> Facts:
     """The step's summary."""
     plain = re.sub(r"\\([^\w\s])", r"\1", text)
     heading, *rest = plain.splitlines()
-    below = itertools.dropwhile(lambda line: not line.startswith("| | test |"), rest)
-    rows = [re.split(r" ?\| ?", line)[1:-1] for line in below if line.startswith("| ")]
     failed: dict[str, set[str]] = {}
-    for row in rows:
-        if row[0] == "❌":
-            over, *causes = row[2].split("<br>")
-            reasons = _reasons([*causes, *over.split("; ")])
-            failed.setdefault(_name(row[1]), set()).update(reasons)
+    for item in re.findall(r"^- ❌ (.*(?:\n  .*)*)", plain, re.M):
+        head, *below = item.replace("<br>", "\n").replace("\n  ", "\n").splitlines()
+        above = list(itertools.takewhile(lambda line: not line.startswith("**To do:**"), below))
+        wrong, name = re.match(r"(?:`\S.*?` )?\*\*(.*)\*\*.* \((.*)\)$", head).groups()
+        each = [re.match(r"(test_.*?): (.*)", one) for one in above]
+        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *above])]
+        for one, why in told:
+            parts = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
+            failed.setdefault(_name(one), set()).update(_reasons(parts))
     mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
     return Facts(
         failed={name: frozenset(why) for name, why in failed.items()},
         changes=_changes(plain),
         not_judged=_not_judged(plain),
         verdict=mark,
-        causes=_causes([" ".join(row) for row in rows]),
+        causes=_causes(rest),
         differing=_differing(plain),
     )
 
@@ -199,19 +201,17 @@ def of_annotations(text: str) -> Facts:
     found = re.findall(
         r"^::error file=(.*?),line=(\d+)(?:,endLine=\d+)?,title=(.*?)::(.*)$", text, re.M
     )
-    name = r"test_\S+( \[.*?\])?( and \d+ more)?"
     for file, line, title, data in found:
-        head, _, wrong = title.replace("%3A", ":").replace("%2C", ",").partition(": ")
-        told = [] if re.fullmatch(r"\d+ tests", head) else [(head, "")]
-        for one in data.split("%0A") if not told else ():
-            names, _, cause = one.partition(": ")
-            if re.fullmatch(rf"{name}(, ({name}|\d+ more))*", names):
-                told += [(each, cause) for each in names.split(", ") if each.startswith("test_")]
-        is_error = re.match(r"\w+Error: ", wrong)  # what a crash says may name a limit
-        reasons = _reasons([wrong] if is_error else re.split(r"; |: |, | \(|\)", wrong))
-        for each, cause in told:
-            places[_name(each)] = f"{file}:{line}"
-            failed[_name(each)] = _reasons([cause]) or reasons
+        head, _, name = title.replace("%3A", ":").replace("%2C", ",").rpartition(" (")
+        wrong, lines = head.removeprefix("kernelprof: "), data.split("%0A")
+        above = list(itertools.takewhile(lambda line: not line.startswith("to do: "), lines))
+        each = [re.match(r"(test_.*?): (.*)", one) for one in above]
+        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *above])]
+        for one, why in told:
+            # What a crash says may name a limit.
+            parts = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
+            places[_name(one)] = f"{file}:{line}"
+            failed[_name(one)] = _reasons(parts)
     return Facts(
         failed=failed,
         not_judged=_not_judged(text),
@@ -335,7 +335,7 @@ def _reasons(lines: Iterable[str]) -> frozenset[str]:
             if match:
                 found.add(reason or re.split(r"[(: ]", match[0])[0])
                 break
-    if "incomplete" in " ".join(lines):
+    if re.search("incomplete|no number", " ".join(lines)):
         return frozenset({"incomplete"})
     return frozenset(found)
 
@@ -366,15 +366,11 @@ def _is_ours(section: str) -> bool:
 
 
 def _marked(lines: Iterable[str]) -> Iterable[str]:
-    """The tests of rows with a sign of failure, of comparisons the one above the sign."""
-    above = ""
+    """The tests of rows with a sign of failure, and of comparisons."""
     for line in lines:
-        if re.match(r"[✗!] (?!\S+\.py(:[\d, or]+)?: )", line):  # else a place to look at
+        # A row, but no place to look at; a comparison of callables.
+        if re.match(r"[✗!] (?!\S+\.py(:[\d, or]+)?: )|\S+::.* \(failed\)$", line):
             yield _name(line)
-        elif line.startswith("  ✗ failed"):
-            yield _name(above)
-        elif line and not line.startswith(" "):
-            above = line
 
 
 def _sentences(lines: Iterable[str]) -> Iterable[str]:
@@ -456,6 +452,9 @@ def _causes(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _differing(text: str) -> frozenset[str]:
-    """``+ vectorized_elementwise [add]`` as ``+add``, also with a number and a time before."""
+    """``+ vectorized_elementwise [add]`` as ``+add``, also with a number and a time before; what a
+    list says in words; ``elementwise [gelu] -> [silu]``."""
+    text = text.replace("new kernel: ", "+ ").replace("kernel gone: ", "- ")
+    text = re.sub(r"(\w+ )(\[\w+\]) -> (?=\[)", r"- \1\2; + \1", text)
     row = r"([+\u2212-])\s*(?:\d+\s+[\d.]+\s+)?(?:new: |gone: )?\w+ \[(\w+)\]"
     return frozenset(f"{'+' if sign == '+' else '-'}{name}" for sign, name in re.findall(row, text))

@@ -88,16 +88,17 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
             "E   earlier run: operators 3 -> 4 at test_it.py:7: + aten::mul*",
             "  at test_it.py:*",
             "  against the earlier run: + new",
-            "  + * aten::mul *",
+            "+ 4 * aten::mul * test_it.py:7",
         ]
     )
     result.stdout.fnmatch_lines(
         [
             "*= kernel profiles against old.json (*) =*",
             "2 of 3 profiles are worse than old.json (*).",
+            "✗ test_it.py:7: new operator: aten::mul (test_a)",
+            "✗ test_it.py:10: new operator: aten::sub (test_b [[]r])",
             "*operators *test",
             "✗ *3 -> 4 *test_a",
-            "    + aten::mul*test_it.py:*",
             "✗ *3 -> 4 *test_b [[]r]",
             "better",
             "✓ *3 -> 1 *test_b",

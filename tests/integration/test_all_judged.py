@@ -73,10 +73,9 @@ def test_tests_without_a_profile_say_what_ended_them(run: Run) -> None:
             "! test_it.py:*: the test asks for kernel_profile but *",
         ]
     )
-    rows = [row for row in Path("run.md").read_text().splitlines() if row.startswith("| ❌")]
-    assert len(rows) == 4
-    assert "**test_crashes**" in rows[0]
-    assert "RuntimeError: no such file" in rows[0]
+    items = [line for line in Path("run.md").read_text().splitlines() if line.startswith("- ❌")]
+    assert len(items) == 4
+    assert "**RuntimeError: no such file** (test_crashes)" in items[0]
 
 
 def test_junit_says_how_tests_without_a_profile_fared(run: Run, workers: str) -> None:

@@ -158,7 +158,7 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines_random(
         [
             "E   max_kernels(match='gelu'): 1 > 0 at test_it.py:5: aten::gelu*",
-            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add')",
+            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add') at test_it.py:5",
         ]
     )
 

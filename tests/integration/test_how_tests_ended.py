@@ -84,10 +84,10 @@ def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> 
     result.stdout.fnmatch_lines(
         [
             "*= kernel profiles =*",
+            "✗ test_it.py:*: min_speedup(1000): * times < 1000.000 times (TestEnds::test_*)",
+            "  three (candidate) over three (reference), latency: *",
             "test_it.py::TestEnds::test_compares (failed)",
-            "  ✗ failed: min_speedup(1000): three (candidate) over three (reference), latency: *",
             "test_it.py::TestEnds::test_promise (failed)",
-            "  ✗ failed: min_speedup(1000): *",
         ]
     )
 

@@ -77,7 +77,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "  at test_it.py:9: *",
             "*",
             "  against the snapshot: + new",
-            "  + * aten::mul *test_it.py:9*",
+            "+ 4 * aten::mul *test_it.py:9*",
             "  to do: remove the new operator, or accept the change if it is intended:",
             "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]

@@ -334,4 +334,6 @@ def test_limited():
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=1, errors=2)
-    result.stdout.fnmatch_lines(["*no number: 2 kernels are missing"])
+    result.stdout.fnmatch_lines(
+        ["! test_it.py:*: no number: 2 kernels are missing (3 tests)", "  test", "! test_it"]
+    )

@@ -39,7 +39,7 @@ def test_lines_are_annotated_and_the_summary_is_written(
     project = re.escape(pytester.path.name)
     assert re.fullmatch(
         rf"::error file={project}/test_it\.py,line=\d+,"
-        r"title=test_broken%3A max_kernels%3A 3 > 1::.*",
+        r"title=kernelprof%3A max_kernels%3A 3 > 1 \(test_broken\)::.*",
         command,
     )
     assert result.outlines[-1] == command  # after all that pytest prints
@@ -98,12 +98,11 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call, line = (code.index(one) + 1 for one in ("    kernel_profile(work)", f"{' ' * 12}x + 1"))
-    assert f"test_it.py,line={call},title=test_many%3A max_kernels%3A 200 > 150; " in command
-    for cause in (
-        f"aten::add x100 at test_it.py:{line}",
-        f"aten::mul x100 at test_it.py:{line + 2}",
-    ):
-        assert cause in command
+    title = "kernelprof%3A max_kernels%3A 200 > 150 (test_many)"
+    assert (
+        f"test_it.py,line={call},title={title}::aten::add x100 at test_it.py:{line}%0A"
+        f"aten::mul x100 at test_it.py:{line + 2}%0A"
+    ) in command
     todo = "%0Ato do: call fewer operators, or allow max_kernels(200), then run again:%0Apytest "
     assert command.endswith(f"{todo}test_it.py::test_many --kernelprof-device=cpu")
 

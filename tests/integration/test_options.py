@@ -40,8 +40,11 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
     result.stdout.fnmatch_lines(
         [
             "1 of 2 tests breaks a limit.",
+            "✗ test_it.py:5: max_kernels: 3 > 2 (test_broken)",
+            "  aten::mm",
+            "  aten::gelu",
+            "  aten::add",
             "  operators  test",
-            "    3 operators, limit 2: aten::mm, from aten::matmul; aten::gelu; *test_it.py:5",
             "1 more test passes, 1 more test has no limit: -v lists all",
             "CPU (*), torch *",
             "3 profiles, all complete",

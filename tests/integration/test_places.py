@@ -99,7 +99,8 @@ def test_backward(kernel_profile):
     kernel_profile(lambda: linear(x).sum().backward())
 """
     )
-    lines = [re.split(r" {2,}", line.strip()) for line in result.outlines if " aten::" in line]
+    rows = [line.removeprefix(">").strip() for line in result.outlines if " aten::" in line]
+    lines = [re.split(r" {2,}", row) for row in rows]
     places = [(line[2].split()[0], line[3]) for line in lines if len(line) > 3]
     assert [where for name, where in places if name == "aten::addmm"] == [
         "in test_it.py:10",

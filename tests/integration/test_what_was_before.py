@@ -123,9 +123,17 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     assert lines == {"revision": (), "snapshot": ("4", "5"), "run": ("4", "5")}
 
     result = run(pytester, project, "--kernelprof-report", "--kernelprof-markdown=summary.md")
-    result.stdout.fnmatch_lines(["  + aten::mul  mlp.py:4 or 5"])
-    result.stdout.fnmatch_lines(["    + aten::mul * mlp.py:4 or 5"])
-    assert "+ aten::mul  mlp.py:4 or 5" in (project / "summary.md").read_text()
+    result.stdout.fnmatch_lines(
+        [
+            "E   snapshot: operators 3 -> 4 at mlp.py:4 or 5: + aten::mul",
+            "  against the snapshot: + new",
+            "+ aten::mul  mlp.py:4 or 5",
+            "  operators of one call:",
+            "✗ mlp.py:4 or 5: new operator: aten::mul (test_grows)",
+        ]
+    )
+    summary = (project / "summary.md").read_text()
+    assert "`mlp.py:4 or 5` **new operator: aten::mul** (test_grows)" in summary
 
 
 def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:

@@ -132,7 +132,8 @@ def test_child_of_a_child(kernel_profile):
         [
             "*incomplete (tried once): a process that the call started (test_it.work) ended "
             f"before it could be checked; {counted}; if this is intended, mark the test "
-            'kernelprof(other_processes="ignore"). Its counts could be too low, *',
+            'kernelprof(other_processes="ignore")',
+            "  Its counts could be too low, so no limit is judged",
             "*a process that the call started (test_it.work) ended *",
             "*a process that the call started (test_it.work) ended *",
             "*a process that the call started (functools.partial) ended *",

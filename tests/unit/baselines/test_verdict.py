@@ -75,7 +75,7 @@ def test_more_kernels_are_worse_and_named() -> None:
     assert worse(told) == ("kernels", "launches")
     lines = worse_message("", [held_to(extra, told)], NAME).splitlines()
     assert lines[0] == "worse than main (abc1234): kernels 5 -> 6 at mlp.py:31"
-    (new,) = [line for line in lines if line.startswith("  + 6")]
+    (new,) = [line for line in lines if line.startswith("+ 6")]
     assert new.endswith("mlp.py:31  aten::mul")
 
 
@@ -336,12 +336,13 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     lines = worse_message("", [held_to(profile(MLP), told)], NAME).splitlines()
     assert lines[:2] == [
         "worse than main (abc1234): GPU time +8.0 %",
-        "  in 4 of 4 pairs timed in turn (233.1us -> 251.7us), margin 5 %",
+        "  in 4 of 4 pairs timed in turn (medians 233.1us -> 251.7us), margin 5 %",
     ]
     name = short_name(MLP[-1].name)
     assert lines[2].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
     assert lines[3] == "  against main (abc1234): ~ changed"
-    assert lines[4].split()[:3] == ["~", f"{us[-1]:.1f}us", "->"]
+    assert lines[4].split() == ["time", "kernel", "launched", "by"]
+    assert lines[5].startswith(f"~ {us[-1]:.1f}us -> ")
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)
     assert todo.startswith(f"  to do: make {name}")
@@ -369,7 +370,7 @@ def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> Non
         (
             paired("undecided", why="no room"),
             "undecided",
-            "(233.1us -> 251.7us); undecided, no room",
+            "(medians 233.1us -> 251.7us) undecided, no room",
         ),
         (
             paired("undecided", disturbed=BUSY),

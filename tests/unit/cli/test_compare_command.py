@@ -45,14 +45,15 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
     lines.fnmatch_lines(
         [
             "1 of 1 profile is worse than old.json (2026-11-22).",
-            "✗ *(test_it)",
+            "✗ test_mlp.py: worse than the earlier run: kernels 4 -> 5, "
+            "peak_memory 101 MB -> 151 MB;",
+            "  triton_poi_fused [[]gelu, mul] is now gelu + mul (test_it)",
             "  to do: undo the change, then compare with*",
             " * pytest test_mlp.py::test_it *",
             " * --kernelprof-against=*/old.json",
             "  kernels *GPU us *change  test",
             "test_mlp.py",
             "✗  4 -> 5  202.0 -> 231.3  +14.5 %  test_it",
-            "    triton_poi_fused [[]gelu, mul] is now gelu + mul",
             "    peak_memory 101 MB -> 151 MB (+50.0 %)",
             "exit status 1: kernels rose in 1 profile, launches rose in 1 profile, *",
         ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_record
-from records import CPU, around, counted, mlp, profile
+from records import CPU, SLOW, around, counted, mlp, of_ranks, profile
 
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.evaluate import evaluate
@@ -195,6 +195,31 @@ def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: boo
     assert found.accepts == accepts
     assert (words_of(found, LimitExceeded).splitlines()[-1] == remedy) == accepts
     assert ("pytest --kernelprof-update" in words_of(found, LimitExceeded)) == accepts
+
+
+@pytest.mark.parametrize(
+    ("taken", "command"),
+    [
+        (mlp(), "pytest 'a b.py::test_it'"),
+        (mlp(environment=CPU), "pytest 'a b.py::test_it' --kernelprof-device=cpu"),
+        (of_ranks(*SLOW), "torchrun --nproc-per-node 2 -m pytest 'a b.py::test_it'"),
+    ],
+    ids=["GPU", "CPU", "ranks"],
+)
+def test_a_failure_ends_in_the_command_that_measures_again(taken: Profile, command: str) -> None:
+    over = judged(taken, max_kernels=2)
+    for profiles in ((over,), (judged(taken, max_kernels=9), over, over)):
+        found = conclude(Records(profiles, profiled=True), "a b.py::test_it", Settings({}))
+        words = words_of(found, LimitExceeded)
+        assert words.splitlines()[-2:] == ["  then run again:", f"    {command}"]
+        assert words.count("then run again:") == 1
+
+
+@pytest.mark.parametrize("more", [{"broken": ("min_speedup(2): ...",)}, {"no_snapshot": (NONE,)}])
+def test_where_something_else_is_told_last_no_command_stands_below_it(more: Any) -> None:
+    words = words_of(of(judged(mlp(), max_kernels=4), **more), LimitExceeded)
+    assert words.startswith("max_kernels: 5 > 4")
+    assert "run again" not in words
 
 
 def test_a_broken_comparison_is_a_failure() -> None:

@@ -69,8 +69,10 @@ def failing(name: str = "test_it", *verdicts: Verdict, place: Place = CALL, **mo
 def test_one_for_a_test_however_many_limits() -> None:
     ((level, file, line, title, data),) = told(failing("test_it[1]", OVER, TIME))
     assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
-    assert title == "test_it[1]%3A max_kernels%3A 5 > 4; max_cuda_time%3A 234.9us > 200.0us"
-    assert data.startswith("5 kernels, limit 4: ")
+    assert title == (
+        "kernelprof%3A max_kernels%3A 5 > 4%2C max_cuda_time%3A 234.9us > 200.0us (test_it[1])"
+    )
+    assert data.startswith("nvjet 256x128x64 TNT x3%0A")
     assert "%0Ato do: launch fewer kernels and make nvjet 256x128x64 TNT x3 faster, or " in data
 
 
@@ -102,11 +104,11 @@ def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
     stale = Test("t.py::stale", (mlp(),), place=Place("t.py", 9), snapshot=taken)
     well = Test("t.py::well", (mlp(),))
     found = told(doubted, only_warned, Test("t.py::lost", (lost,)), stale, well, failing())
-    assert [(one[0], one[3].partition("%3A")[0]) for one in found] == [
-        ("error", "2 tests"),
-        ("warning", "lost"),
-        ("warning", "doubted"),
-        ("warning", "stale"),
+    assert [(one[0], one[3].rpartition(" (")[2]) for one in found] == [
+        ("error", "2 tests)"),
+        ("warning", "lost)"),
+        ("warning", "doubted)"),
+        ("warning", "stale)"),
     ]
 
 
@@ -120,9 +122,8 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
         file="t.py", device="H", key="k", state="changed", changes=kernels.changes
     )
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
-    assert title == "t%3A snapshot%3A other kernels%2C same number"
+    assert title == "kernelprof%3A relu%3A was gelu (t)"
     assert data.split("%0A") == [
-        "relu: was gelu",
         "to do: accept the change if it is intended:",
         "pytest --kernelprof-update t.py::t",
     ]
@@ -135,12 +136,13 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
     assert (file, line, title) == (
         CALL.file,
         "31",
-        "13 tests%3A max_kernels exceeded%2C max_cuda_time exceeded",
+        "kernelprof%3A max_kernels%3A 5 > 4 (12 tests) and 1 more test",
     )
-    first, *rest = data.split("%0A")
-    names = "test_0, test_1, test_2, test_3, test_4, test_5, test_6, test_7, 4 more"
-    assert first.startswith(f"{names}: max_kernels: 5 > 4: 5 kernels, limit 4: nvjet")
-    assert any(one.startswith("slow: ") for one in rest)
+    lines = data.split("%0A")
+    assert lines[:8] == [f"test_{i}: max_kernels: 5 > 4" for i in range(8)]
+    assert lines[8:10] == ["and 4 more", "nvjet 256x128x64 TNT x3"]
+    at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
+    assert lines[at + 1] == "nvjet 256x128x64 TNT x3 takes 30.0us"
 
 
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
@@ -157,7 +159,7 @@ def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
     test = Test("t.py::test_c", comparisons=(comparison(verdicts=(verdict,)),), outcome="failed")
     ((level, file, line, title, _),) = told(test)
     assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
-    assert title == "test_c%3A min_speedup%3A 1.203 times < 1.500 times"
+    assert title == "kernelprof%3A min_speedup%3A 1.203 times < 1.500 times (test_c)"
 
 
 def test_there_are_ten_at_most_and_the_last_says_how_many_more() -> None:
@@ -247,10 +249,10 @@ def test_where_there_is_no_summary_it_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("why", "title", "body"),
     [
-        ("ValueError: no such layer", "test_it%3A ValueError%3A no such layer", []),
-        ("OddError: no. Write 3", "test_it%3A OddError%3A no", ["Write 3"]),
+        ("ValueError: no such layer", "ValueError%3A no such layer (test_it)", []),
+        ("OddError: no. Write 3", "OddError%3A no (test_it)", ["Write 3", ""]),
         # A title has room for 200 characters.
-        (f"ValueError: {'x' * 300}", None, [f"ValueError: {'x' * 300}"]),
+        (f"ValueError: {'x' * 300}", None, [f"ValueError: {'x' * 300}", ""]),
     ],
 )
 def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[str]) -> None:
@@ -271,8 +273,8 @@ def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() 
         for name in ("a", "b")
     ]
     ((*_, title, data),) = told(*tests)
-    assert title == "2 tests%3A + mul (snapshot%3A kernels 4 -> 5)"
-    assert data.startswith("test_a, test_b: + mul, from aten::mul")
+    assert title == "kernelprof%3A new kernel%3A mul (2 tests)"
+    assert data.startswith("test_a: snapshot: kernels 4 -> 5%0Atest_b: snapshot: kernels 4 -> 5%0A")
 
 
 def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ SLOWER = Paired(
 )  # fmt: skip
 
 
-TIMES = "GPU time +7.7 % in 4 of 4 pairs timed in turn (233.1us -> 251.0us)"
+TIMES = "GPU time +7.7 % in 4 of 4 pairs timed in turn (medians 233.1us -> 251.0us)"
 
 
 def delta(name: str, old: float, new: float, change: Any = "worse", **more: Any) -> MetricDelta:
@@ -132,7 +132,11 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     told = failure_message(worse).splitlines()
     assert told[0] == "earlier run: kernels 5 -> 6 at mlp.py:7 or 8: + vectorized_elementwise [mul]"
     assert told[1] == "  against the earlier run: + new"
-    assert "  mlp.py:7 or 8  " in told[2]
+    assert told[2].split() == ["time", "kernel", "line", "launched", "by"]
+    assert told[3].startswith("+ 10.0us ")
+    assert "  mlp.py:7 or 8  " in told[3]
+    assert told[5] == "  kernels of one call:"
+    assert not any(line.startswith("+") for line in told[6:])
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))
     assert failure_message(known).splitlines()[1] == "  against the earlier run: + new"
 

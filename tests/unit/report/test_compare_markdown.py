@@ -21,16 +21,21 @@ DETAILS = {"br", "details", "summary", "pre", "code", "b"}
 def test_hostile_names_are_seen_as_they_are_and_notify_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    id = f"t.py::test_it[{name}]"
+    id, less = f"t.py::test_it[{name}]", f"t.py::test_less[{name}]"
+    gone = Test(f"t.py::gone[{name}]", (calls_of(4),))
     for file, tests in (
-        ("old", (Test(id, (calls_of(4),)), Test(f"t.py::gone[{name}]", (calls_of(4),)))),
-        ("new", (Test(id, (calls_of(5),)),)),
+        ("old", (Test(id, (calls_of(4),)), Test(less, (calls_of(4),)), gone)),
+        ("new", (Test(id, (calls_of(5),)), Test(less, (calls_of(3),)))),
     ):
         (tmp_path / file).write_bytes(codec.encode(pack(Run(tests, "2026-11-22T08:50:00Z"))))
     main(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format=markdown"])
     page = rendered(capsys.readouterr().out)
-    told = codec.text(id)
-    assert page.tables[0][1][1] == line(f"t.py {told.removeprefix('t.py::')}")
+    worse, fewer = (codec.text(one).removeprefix("t.py::") for one in (id, less))
+    item = page.texts("li")[0]
+    assert item.startswith(f"❌ t.py {line(f'new kernel: gelu ({worse})')} / ")
+    (table,) = page.tables
+    assert [len(cells) for cells in table] == [3, 3]
+    assert table[1][1] == line(f"t.py {fewer}")
     assert page.tags <= TAGS | DETAILS
     assert page.unclosed == []
     assert not page.notified

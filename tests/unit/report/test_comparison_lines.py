@@ -50,16 +50,18 @@ def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
 def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     broken = Verdict(
         limit="min_speedup", qualifier="2", outcome="failed", unit="times", metric="cuda_time",
-        measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
+        measured=1.2, allowed=2.0, low=1.1, high=1.3, rounds=12, candidate="fused",
     )  # fmt: skip
     test = Test("t", (), comparisons=(comparison(verdicts=(broken,)),), outcome="failed")
-    lines = comparison_lines([test], Style())
-    assert lines[0] == "t (failed)"
-    assert lines[-2:] == [
-        "  ✗ failed: min_speedup(2): fused over eager, GPU time: speedup 1.200 "
-        "(99 % CI 1.100..1.300, 12",
-        "  pairs)",
+    lines = [plain(line) for line in report_lines(summary_of(Run((test,))), Style(), brief=True)]
+    assert lines[1:3] == [
+        "✗ min_speedup(2): 1.200 times < 2.000 times (t)",
+        "  fused over eager, GPU time: speedup 1.200 (99 % CI 1.100..1.300, 12 pairs)",
     ]
+    table = comparison_lines([test], Style())
+    assert table[0] == "t (failed)"
+    assert [line.split()[-1] for line in table[1:]] == ["callable", "fused", "eager"]
+    assert lines[lines.index("t (failed)") :][: len(table)] == table
 
 
 def test_comparisons_stand_under_the_tests_that_made_them() -> None:

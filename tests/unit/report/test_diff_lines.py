@@ -17,7 +17,6 @@ from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.report.commands import processes_words
 from pytest_kernelprof.report.kernel_tables import (
-    change_lines,
     change_table,
     diff_lines,
     diff_words,
@@ -30,7 +29,8 @@ COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source
 
 def all_lines(found: ProfileComparison) -> list[str]:
     assert found.kernels is not None
-    changes = change_lines(found.kernels.changes)
+    table = change_table(found.kernels.changes)
+    changes = table.lines()[1:] if table.signs else []
     metrics = metric_lines(found, ("kernels", "cuda_time"))
     return [diff_words(found.kernels), *note_lines(found), *changes, *metrics]
 
@@ -176,17 +176,19 @@ def test_what_a_diff_does_not_name_is_counted() -> None:
 def test_where_times_are_not_known_none_is_told() -> None:
     old, new = (sides_of(kept_of(profile(kernels))) for kernels in (MLP, [*MLP, COPY]))
     found = diff_sides(old, new, ordered=True)
-    assert [" ".join(line.split()) for line in change_lines(found.changes)] == [
-        f"+ {kept_name(COPY.name)} aten::copy_"
+    assert [" ".join(line.split()) for line in change_table(found.changes).lines()] == [
+        "kernel launched by",
+        f"+ {kept_name(COPY.name)} aten::copy_",
     ]
 
 
 def test_below_a_verdict_nothing_is_told_that_it_says() -> None:
     found = compare_traces(profile(MLP), profile([*MLP, COPY]))
-    change, launches = diff_lines(found)
+    titles, change, launches = diff_lines(found)
+    assert titles.split() == ["time", "kernel", "line", "launched", "by"]
     assert change.split()[:3] == ["+", "9.2us", "copy"]
     assert launches == "launches 5 -> 6"
     worse = tuple(replace(one, change="worse", judged=True) for one in found.metrics)
-    assert diff_lines(replace(found, source="run", metrics=worse)) == [change]
+    assert diff_lines(replace(found, source="run", metrics=worse)) == [titles, change]
     assert diff_lines(compare_traces(profile(MLP), profile(MLP))) == ["5 kernels, unchanged."]
     assert diff_lines(ProfileComparison(source="run", metrics=found.metrics)) == []

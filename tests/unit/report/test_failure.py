@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from records import MLP, around, counted, kernel, mlp, profile, timed
+from records import MLP, MUL, around, counted, held_to, kernel, mlp, profile, timed
 
+from pytest_kernelprof.baselines.snapshots import compare, kept_of
+from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
@@ -27,9 +29,11 @@ def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     lines = message(profile(kernels), max_kernels=1, max_launches=4)
     assert lines[0] == "max_kernels: 5 > 1 at mlp.py:31 (+1 more limit exceeded)"
     assert lines[1] == "max_launches: 5 > 4"
-    assert lines[2].split() == ["#", "GPU", "us", "kernel", "line", "launched", "by"]
-    assert all("mlp.py:31" in line for line in lines[3:8])
-    assert lines[8:] == [
+    assert lines[2] == "  kernels (> launched most often):"
+    assert lines[3].split() == ["#", "GPU", "us", "kernel", "line", "launched", "by"]
+    assert [line[:3] for line in lines[4:9]] == ["> 1", "  2", "> 3", "  4", "> 5"]
+    assert all("mlp.py:31" in line for line in lines[4:9])
+    assert lines[9:] == [
         "  ",
         "  to do: launch fewer kernels, or allow max_kernels(5) and max_launches(5)",
     ]
@@ -39,6 +43,17 @@ def test_the_first_line_says_how_many_more_are_broken_since_a_summary_shows_it_a
     assert message(mlp(), max_kernels=1)[0] == "max_kernels: 5 > 1"
     lines = message(mlp(), max_kernels=1, max_launches=4, forbid_kernels="gelu")
     assert lines[0] == "max_kernels: 5 > 1 (+2 more limits exceeded)"
+
+
+def test_of_expected_kernels_the_first_line_has_what_came_instead_and_the_rest_is_below() -> None:
+    lines = message(mlp(), expect_kernels=["mm", "relu", ...])
+    assert lines[:4] == [
+        "expect_kernels: kernel 2: expected 'relu', got vectorized_elementwise [gelu] (aten::gelu)",
+        "  5 kernels, expected 'mm', 'relu', ...",
+        "  kernels (> not expected):",
+        "  #  GPU us  kernel                         launched by",
+    ]
+    assert [line[:3] for line in lines[4:9]] == ["  1", "> 2", "  3", "  4", "  5"]
 
 
 def test_a_kept_limit_is_not_told() -> None:
@@ -106,6 +121,27 @@ def test_copies_are_shown_where_copies_are_the_violation(limits: dict[str, Any])
     assert "Memcpy DtoH (Device -> Pageable)" in text
 
 
+def test_copies_that_a_limit_of_one_direction_counts_are_marked() -> None:
+    there = Copy("Memcpy HtoD (Pageable -> Device)", "h2d", 8, 1.0, ())
+    back = COPIES.copies
+    both, all_counted = (
+        message(
+            profile((), [counted("memcpys_d2h", 1)], copies=copies),
+            max_memcpys={"n": 0, "direction": "d2h"},
+        )
+        for copies in ((there, *back), back)
+    )
+    at = both.index("  copies (> counted by max_memcpys(d2h)):")
+    titles, unmarked, marked = both[at + 1 : at + 4]
+    assert titles.startswith("  #  GPU us  size  copy")
+    assert unmarked.startswith("  1 ")
+    assert "Memcpy HtoD" in unmarked
+    assert marked.startswith("> 2 ")
+    assert "Memcpy DtoH" in marked
+    assert any("Memcpy DtoH" in line for line in all_counted)
+    assert not any("counted by" in line or line.startswith("> ") for line in all_counted)
+
+
 def test_where_no_kernels_were_launched_it_is_said() -> None:
     assert "  no kernels were launched" in message(COPIES, max_memcpys=0)
 
@@ -144,6 +180,22 @@ def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
     lines = message(slow, max_launch_overhead="1us")
     at = lines.index("  overhead of each launch: 12.0us")
     assert lines[at + 1] == "  host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting"
+
+
+def test_where_it_is_unknown_which_kernel_is_new_all_are_shown_below_it() -> None:
+    one, other = (kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (7, 8))
+    before, after = profile([MLP[0], one]), profile([MLP[0], one, other])
+    kept = compare(kept_of(before), made_with(before.environment), after)
+    worse = held_to(after, msgspec.structs.replace(kept, change="worse"))
+    verdict, legend, titles, new, _, below, _, *kernels = (
+        failure_message(worse).rstrip().splitlines()
+    )
+    assert verdict == "snapshot: kernels 2 -> 3 at mlp.py:7 or 8: + vectorized_elementwise [mul]"
+    assert legend == "  against the snapshot: + new"
+    assert titles.split() == ["kernel", "line", "launched", "by"]
+    assert new.startswith("+ vectorized_elementwise [mul]  mlp.py:7 or 8")
+    assert below == "  kernels of one call:"
+    assert [line[:3] for line in kernels] == ["  1", "  2", "  3"]  # none is marked
 
 
 def test_no_code_is_shown_of_another_file_of_that_name(

@@ -1,8 +1,10 @@
-"""The Markdown of a run, as GitHub renders it: tables, details, what is cut; hostile names."""
+"""The Markdown of a run, as GitHub renders it: items, details, what is cut; hostile names."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -36,7 +38,7 @@ from pytest_kernelprof.records.comparison import (
 )
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.records.profile import Copy, Mismatch, Place, Profile, Verdict
+from pytest_kernelprof.records.profile import Copy, Mismatch, Place, Profile, Verdict, Wait
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
@@ -87,10 +89,7 @@ UNDECIDED = Verdict(
     high=200.3,
     rounds=96,
 )
-UNDECIDED_WORDS = (
-    "max_cuda_time: 199.4us, limit 200.0us (-0.3 %, 99 % CI 199.1..200.3us, 96 rounds): undecided, "
-    "the interval holds the limit"
-)
+WHY_UNDECIDED = "the interval holds the limit: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds"
 LOST = Verdict(limit="max_kernels", outcome="incomplete", why="17 of 18 launches have their kernel")
 
 
@@ -180,7 +179,7 @@ def test_a_run_that_was_ended_says_so() -> None:
     assert "Unfinished: tests may be missing: interrupted: @\u200cme <b>." in page.text
 
 
-def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
+def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
     page = page_of(
         Test("b/test_b.py::test_undecided", (mlp(verdicts=(KEPT, UNDECIDED)),)),
         Test(
@@ -192,47 +191,46 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
         broken("a/test_a.py::TestIt::test_broken[a-1]"),
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
-    (table,) = page.tables
-    assert table[0] == ["", "test", "what is wrong"]
-    assert [(cells[0], cells[1], cells[2].split(" / ")[0]) for cells in table[1:]] == [
-        ("❌", "test_a.py TestIt::test_broken[a-1]", "max_kernels: 5 > 4"),
-        ("❌", "test_b.py test_lost", "max_kernels: incomplete"),
-        ("❌", "test_a.py test_fails", "failed for another reason"),
-        ("⚠️", "test_b.py test_undecided", UNDECIDED_WORDS),
+    items = [one.split(" / ") for one in page.texts("li")]
+    assert [one[0] for one in items] == [
+        "❌ a/test_a.py max_kernels: 5 > 4 (TestIt::test_broken[a-1])",
+        "❌ b/test_b.py no number: 17 of 18 (test_lost)",
+        "❌ a/test_a.py failed for another reason (test_fails)",
+        "⚠️ b/test_b.py max_cuda_time: undecided (199.4us, limit 200.0us) (test_undecided)",
     ]
-    assert len(page.texts("li")) == 4
+    assert items[-1][1] == WHY_UNDECIDED
+    assert page.tables == []
     assert page.texts("h3")[0].startswith("❌ kernelprof: 1 of ")
 
 
-def test_what_to_do_comes_first_then_a_row_of_the_test() -> None:
+def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
-    lines = markdown_of(Run((test,))).split("\n")
-    assert lines[4:14] == [
-        "- ❌ `a/test_a.py` **max_kernels: 5 > 4** (test_broken\\[a\\|1\\])<br>"
-        "launch fewer kernels, or allow `max_kernels(5)`, then run again:",
-        *("  ```sh", "  pytest 'a/test_a.py::test_broken[a|1]'", "  ```"),
-        "",
-        "<details><summary>Test by test</summary>",
-        "",
-        "| | test | what is wrong |",
-        "|:-:|---|---|",
-        "| ❌ | `test_a.py` **test_broken\\[a\\|1\\]** | max_kernels: 5 > 4<br>"
-        "5 kernels, limit 4: nvjet 256x128x64 TNT x3; vectorized_elementwise \\[gelu\\]; "
-        "vectorized_elementwise \\[mul\\] |",
+    found = markdown_of(Run((test,)))
+    *told, do = found.split("\n")[4].split("<br>")
+    *_, empty, details, _ = found.split("\n")[5:10]
+    assert told == [
+        "- ❌ `a/test_a.py` **max_kernels: 5 > 4** (test_broken\\[a\\|1\\])",
+        "nvjet 256x128x64 TNT x3",
+        "vectorized_elementwise \\[gelu\\]",
+        "vectorized_elementwise \\[mul\\]",
     ]
+    assert do == "**To do:** launch fewer kernels, or allow `max_kernels(5)`, then run again:"
+    assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
+    assert empty == ""
+    assert details == "<details><summary><b>test_broken[a|1]</b>: 5 kernels</summary>"
 
 
 def test_a_cause_without_a_line_has_that_of_the_call() -> None:
     exceeded = msgspec.structs.replace(over(180, 100), limit="max_latency", metric="latency")
     called = mlp(verdicts=(exceeded,), place=Place("test_a.py", 24))
-    (table,) = page_of(Test("test_a.py::test_it", (called,))).tables
-    assert table[1][2].endswith(" / test_a.py:24")
+    (item,) = page_of(Test("test_a.py::test_it", (called,))).texts("li")
+    assert item.startswith("❌ test_a.py:24 max_latency: 180 > 100")
 
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
     item = markdown_of(Run(tuple(tests))).split("\n")[4:8]
-    assert item[0].endswith("<br>fix the error, then run again:")
+    assert item[0].endswith("<br>**To do:** fix the error, then run again:")
     assert item[1::2] == ["  ```sh", "  ```"]
     assert item[2].startswith("  pytest a/test_a.py::test_aaa")
     assert item[2].endswith("ccc")
@@ -244,15 +242,28 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
     *_, block = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
+    assert page.texts("summary") == ["test_it: 1 copy, 5 kernels"]
+
+
+def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
+    wait = Wait("cudaStreamSynchronize", ("aten::item",), "t.py:7")
+    copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
+    limit = msgspec.structs.replace(over(2, 0), limit="max_syncs", metric="syncs")
+    many = calls_of(1, waits=(wait, wait), copies=(copy, copy), verdicts=(limit,))
+    page = page_of(Test("t.py::test_it", (many,)))
+    assert page.texts("summary") == ["test_it: 2 waits, 2 copies, 1 kernel"]
 
 
 def test_one_cause_in_many_tests_is_told_once() -> None:
     tests = [broken(f"t.py::test_{i}") for i in range(12)]
-    (table,) = page_of(*tests).tables
-    assert [cells[1] for cells in table[1:4]] == ["12 tests", "t.py test_0", "t.py test_1"]
-    assert table[1][2].startswith("5 kernels, limit 4: nvjet")
-    assert {cells[2] for cells in table[2:-1]} == {"max_kernels: 5 > 4"}
-    assert table[-1][1] == "and 4 more tests"
+    page = page_of(*tests)
+    (item,) = page.texts("li")
+    head, *told = item.split(" / ")
+    assert head == "❌ t.py max_kernels: 5 > 4 (12 tests)"
+    assert told[:8] == [f"test_{i}: max_kernels: 5 > 4" for i in range(8)]
+    assert told[8:10] == ["and 4 more", "nvjet 256x128x64 TNT x3"]
+    assert item.count("nvjet 256x128x64 TNT x3") == 1
+    assert page.texts("summary") == [f"test_{i}: 5 kernels" for i in range(3)]
 
 
 def test_each_cause_of_a_test_is_told_once() -> None:
@@ -265,24 +276,33 @@ def test_each_cause_of_a_test_is_told_once() -> None:
     asked_anew = over(1, 0)
     asked_anew = msgspec.structs.replace(asked_anew, limit="max_allocations", metric="allocations")
     page = page_of(broken(also=(names, asked_anew)))
-    exceeded, *causes = page.tables[0][1][2].split(" / ")
-    assert exceeded == "max_kernels: 5 > 4; expect_kernels: exceeded; max_allocations: 1 > 0"
-    assert causes.count("expect_kernels: kernel 5: expected 'gelu', got mul (aten::mul)") == 1
-    assert causes[-1] == "max_allocations: 1 > 0"
+    (item,) = page.texts("li")
+    exceeded = "max_kernels: 5 > 4, expect_kernels: exceeded, 1 more (test_broken)"
+    assert item.startswith(f"❌ test_mlp.py {exceeded} / ")
+    assert item.count("kernel 5: expected 'gelu', got mul (aten::mul)") == 1
+    assert item.count("max_allocations: 1 > 0") == 1
+    assert item.count("1 > 0") == 1
 
 
 def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     metrics = (*SNAPSHOT.metrics, delta("launches", 4, 6))
     more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
     page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-    assert page.tables[0][1][2].startswith("snapshot: kernels 4 -> 5, launches 4 -> 6 / +")
+    (item,) = page.texts("li")
+    head, counts, *_ = item.split(" / ")
+    assert head.endswith("new kernel: vectorized_elementwise [mul] (test_it)")
+    assert counts == "snapshot: kernels 4 -> 5, launches 4 -> 6"
+    assert page.text.count("4 -> ") == 2
 
 
 def test_details_unfold_with_the_kernels() -> None:
     page = page_of(broken())
-    assert page.texts("summary") == ["Test by test", "test_broken: 5 kernels"]
+    assert page.texts("summary") == ["test_broken: 5 kernels"]
     *_, block = page.raw_texts("pre")
-    assert len(block.splitlines()) == 6
+    legend, titles, *kernels = block.splitlines()
+    assert legend == "  kernels (> launched most often):"
+    assert titles.startswith("  #  GPU us  kernel ")
+    assert [line[:3] for line in kernels] == ["> 1", "  2", "> 3", "  4", "> 5"]
     assert page.unclosed == []
 
 
@@ -290,9 +310,10 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
-    assert page.tables[0][1][2].startswith("snapshot: kernels 4 -> 5 / + ")
+    (item,) = page.texts("li")
+    assert item.split(" / ")[1] == "snapshot: kernels 4 -> 5"
     *_, block = page.raw_texts("pre")
-    assert block.splitlines()[0] == "against the snapshot: + new"
+    assert block.splitlines()[0] == "  against the snapshot: + new"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
     assert "--kernelprof-update" not in page.text
@@ -304,9 +325,14 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
     *_, block = page_of(test).raw_texts("pre")
-    legend, new, *_ = block.splitlines()
-    assert legend == "against the snapshot: + new"
-    assert new == "+ vectorized_elementwise [mul]  mlp.py:42  aten::mul"
+    assert block.splitlines() == [
+        "  against the snapshot: + new",
+        "  kernel                        line       launched by",
+        "+ vectorized_elementwise [mul]  mlp.py:42  aten::mul",
+        "",
+        "  kernels of one call:",
+        "  no kernels were launched",
+    ]
 
 
 def test_what_changed_against_a_revision() -> None:
@@ -327,15 +353,21 @@ def test_what_changed_against_a_revision() -> None:
     )
     assert f"not compared: t.py::test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text
     wrong = "max_kernels: 5 > 4; worse than main: kernels 4 -> 5"
-    plus = "+ vectorized_elementwise [mul], from aten::mul mlp.py:42"
-    worse, better = page.tables
-    assert [cells[:3] for cells in worse[1:]] == [["❌", "t.py test_broken", f"{wrong} / {plus}"]]
-    assert better[1:] == [
-        ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"]
+    item, *_ = page.texts("li")
+    head = "❌ mlp.py:42 new kernel: vectorized_elementwise [mul] (test_broken)"
+    assert item.startswith(f"{head} / {wrong} / ")
+    assert item.endswith(
+        " If intended, allow max_kernels(5), and add --kernelprof-warn-only (for all tests) "
+        "until main has it."
+    )
+    (better,) = page.tables
+    assert better == [
+        ["", "test", "what changed"],
+        ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"],
     ]
-    assert page.texts("summary")[2] == "better: 1 profile"
-    _, table = page.raw_texts("pre")
-    assert table.startswith("against main (abc1234): + new\n")
+    assert page.texts("summary") == ["test_broken: 5 kernels", "1 profile: better"]
+    (table,) = page.raw_texts("pre")
+    assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
 
@@ -344,9 +376,12 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
     found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
-    assert page.tables[0][1][2].startswith("worse than main: GPU time +10.0 % / ")
-    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][2]
-    assert page.texts("summary")[1] == "test_it: 5 kernels"
+    item, *_ = page.texts("li")
+    head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % (test_it)"
+    assert item.startswith(f"{head} / ")
+    assert "in 4 of 4 pairs timed in turn (medians 100.0us -> 110.0us)" in item
+    assert item.count("+10.0 %") == 2  # the verdict, and the pairs
+    assert page.texts("summary") == ["test_it: 5 kernels"]
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
@@ -376,13 +411,17 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     changed = compared(id, 1, 2, label=name, kernels=diff, paired=None)
     base = RunComparison(source="revision", name=name)
     test = Test(id, (held_to(bad, changed),), outcome="failed")
-    page = page_of(test, baselines=(base,), unfinished=(name,))
+    fewer = compared(f"{name}.py::test_less[{name}]", 2, 1, label=name, paired=None)
+    less = against_main(fewer)
+    page = page_of(test, less, baselines=(base,), unfinished=(name,))
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
     (table,) = page.tables
-    assert [len(cells) for cells in table] == [3] * len(table)
-    assert line(f"test_it[{name}]") in table[1][1] or len(name) > 20
+    assert [len(cells) for cells in table] == [3, 3]
+    assert line(f"test_less[{name}]") in table[1][1] or len(name) > 20
+    (item,) = page.texts("li")
+    assert line(f"test_it[{name}]") in item or len(name) > 20
 
 
 @pytest.mark.bulk
@@ -430,10 +469,11 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     assert page.unclosed == []
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
-    if " row" in told:  # then nothing that matters less is there
-        assert page.texts("summary") == ["Test by test"]
-    shown = [cells[1] for cells in page.tables[0][1:] if not cells[1].startswith("and ")]
-    assert shown == sorted(shown)
+    if " task" in told:  # then nothing that matters less is there
+        assert page.texts("summary") == []
+    shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.texts("li")) if one]
+    assert shown == [f"test_{i:04}" for i in range(len(shown))]
+    assert len(shown) >= 3
 
 
 def test_on_the_cpu_there_are_operators() -> None:
@@ -447,7 +487,70 @@ def test_a_cause_does_not_repeat_what_stands_beside_it() -> None:
         over(1, 0), limit="max_memcpys", metric="memcpys", qualifier="d2h"
     )
     copied = mlp(copies=(copy,), verdicts=(exceeded,))
-    told = markdown_of(Run((Test("t.py::test_it", (copied,), outcome="failed"),)))
-    (row,) = (one for one in told.splitlines() if one.startswith("| ❌"))
-    assert row.count("max_memcpys(d2h)") == 1
-    assert "4 B: Memcpy DtoH" in row
+    page = page_of(Test("t.py::test_it", (copied,), outcome="failed"))
+    (item,) = page.texts("li")
+    assert item.count("max_memcpys(d2h)") == 1
+    assert item.count("copied 4 B: Memcpy DtoH (Device -> Pageable)") == 1
+    assert item.startswith("❌ t.py max_memcpys(d2h): 1 > 0 (test_it) / ")
+
+
+def linked(place: Place) -> str:
+    """Where lines of the sources lead to; tests have no address."""
+    return f"https://x/{place.file}#L{place.line}" if place.file == "mlp.py" else ""
+
+
+CALL = Place("test_mlp.py", 3)
+
+
+def at_lines(*lines: int, call: Place = CALL, file: str = "mlp.py") -> Run:
+    kernels = [kernel(MUL, "aten::mul", source=f"{file}:{line}") for line in lines]
+    broken = profile(kernels, verdicts=(over(len(lines), 1),), place=call)
+    return Run((Test("test_mlp.py::test_it", (broken,), outcome="failed"),))
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mlp.py", "test_mlp.py", "other.py"):
+        (tmp_path / name).write_text("".join(f"x{i} = {name!r}\n" for i in range(1, 31)))
+    monkeypatch.chdir(tmp_path)
+
+
+def item_of(run: Run) -> str:
+    """All lines of the one item."""
+    (item,) = (one for one in markdown_of(run, link=linked).split("\n\n") if one.startswith("- "))
+    return item
+
+
+@pytest.mark.parametrize(
+    ("lines", "link"),
+    [
+        ((21, 21), "[`mlp.py:21`](https://x/mlp.py#L21) "),
+        ((21, 22), "[`mlp.py:21, 22`](https://x/mlp.py#L21-L22) "),
+        ((21, 29, 25), "[`mlp.py:21, 29, 25`](https://x/mlp.py#L21-L29) "),  # to the last
+        ((22, 21), "[`mlp.py:22, 21`](https://x/mlp.py#L22) "),  # it begins elsewhere
+    ],
+)
+def test_several_lines_lead_to_all_of_them(lines: tuple[int, ...], link: str) -> None:
+    assert item_of(at_lines(*lines)).startswith(f"- ❌ {link}")
+
+
+@pytest.mark.usefixtures("sources")
+def test_the_code_of_lines_is_shown_where_they_have_an_address() -> None:
+    code = ["  ```python", "  x21 = 'mlp.py'", "  x22 = 'mlp.py'"]
+    two = item_of(at_lines(21, 22)).split("\n")
+    assert two[1:5] == [*code, "  ```"]
+    assert two[5].startswith("  **To do:** ")
+    three = item_of(at_lines(21, 22, 23, 24)).split("\n")
+    assert three[1:6] == [*code, "  x23 = 'mlp.py'", "  ```"]
+    assert three[6].startswith("  **To do:** ")
+    assert rendered("\n".join(two)).raw_texts("pre")[0] == "x21 = 'mlp.py'\nx22 = 'mlp.py'\n"
+    assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))
+    assert "`other.py:21, 22`" in item_of(at_lines(21, 22, file="other.py"))
+    assert " = 'other.py'" not in item_of(at_lines(21, 22, file="other.py"))
+
+
+@pytest.mark.usefixtures("sources")
+def test_the_line_of_the_call_is_not_shown() -> None:
+    call = Place("mlp.py", 3)
+    assert "x3 =" not in item_of(at_lines(3, 3, call=call))
+    assert "x4 =" in item_of(at_lines(4, 4, call=call))

@@ -47,8 +47,12 @@ def run_of(profile: Profile) -> Run:
 
 def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
     lines = failure_message(judged(of_ranks(*SLOW), max_kernels=2)).splitlines()
-    assert lines[0] == "max_kernels: 3 > 2 on rank 1: + vectorized_elementwise [mul]"
-    assert lines[1] == "  kernels of rank 1:"
+    assert lines[:3] == [
+        "max_kernels: 3 > 2 on rank 1",
+        "  only rank 1 launches vectorized_elementwise [mul]",
+        "  kernels of rank 1 (> only on rank 1):",
+    ]
+    assert [line[:3] for line in lines[4:7]] == ["  1", "> 2", "  3"]
     at = next(i for i, line in enumerate(lines) if line.strip() == TABLE[0])
     assert [line.strip() for line in lines[at : at + 4]] == TABLE
     told = " ".join(line.strip() for line in lines[at + 4 :])
@@ -70,7 +74,11 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     digest = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
     told = [plain(line) for line in report_lines(digest, Style(100))]
     assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
-    assert any("on rank 1: " in one for one in told)
+    assert told[1] == (
+        "✗ t.py: max_kernels: 3 > 2 on rank 1; only rank 1 launches vectorized_elementwise [mul] "
+        "(test_step)"
+    )
+    assert any("test_step (rank 1)" in one for one in told[2:])
     assert any(one.strip().startswith("Rank 1 comes last to 1 of 1") for one in told)
     assert any("100.0us on the GPU and 80.0us communicating" in one for one in told)
 

@@ -13,7 +13,6 @@ from pytest_kernelprof.report.tables import (
     head_of,
     lay_out,
     left,
-    right,
     width_of,
     wrapped,
     wrapped_name,
@@ -156,7 +155,6 @@ def test_wide_signs_count_twice_and_marks_above_others_not_at_all() -> None:
     assert width_of("日本") == 4
     assert width_of("e\u0301") == 1
     assert head_of("日本語", 3) == "日"
-    assert right("日", 4) == "  日"
     assert left("日", 4) == "日  "
 
 

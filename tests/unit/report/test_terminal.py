@@ -9,6 +9,7 @@ import pytest
 from records import CPU, GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
 from pytest_kernelprof.records.environment import Integrity
@@ -128,9 +129,12 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:15] == [
+    assert lines[:19] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
+        "  vectorized_elementwise [mul] x2 at mlp.py:31",
+        "  nvjet 256x128x64 TNT",
+        "  vectorized_elementwise [gelu]",
         "  to do: launch fewer kernels, or allow max_kernels(4), then run again:",
         "    pytest tests/test_training.py::test_step",
         "",
@@ -140,23 +144,20 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "",
         "? tests/test_rows.py: max_cuda_time: undecided (199.4us, limit 200.0us)",
         "  (test_near[gated-bf16])",
+        "  the interval holds the limit: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds",
         "  to do: take more rounds:",
         "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
-        "  if it stays undecided, raise the limit",
+        "  if it stays undecided, allow max_cuda_time('210us')",
         "",
     ]
-    assert lines[15:27] == [
+    assert lines[19:27] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
-        "    4 kernels, limit 2: vectorized_elementwise [mul] x2 at mlp.py:31; nvjet",
-        "    256x128x64 TNT; vectorized_elementwise [gelu]",
         "tests/test_story.py",
         "!                  test_lost",
         "tests/test_rows.py",
         "?       5   199.4  test_near[gated-bf16]",
-        "    max_cuda_time: 199.4us, limit 200.0us (-0.3 %, 99 % CI 199.1..200.3us, 96",
-        "    rounds): undecided, the interval holds the limit",
         "1 more test passes, 1 expected failure: -v lists all",
     ]
 
@@ -252,12 +253,15 @@ def test_columns_give_way_while_names_have_less_than_40_columns(width: int, titl
     assert any(line.endswith(NAME) for line in lines)
 
 
-def test_what_is_broken_gives_way_last_and_is_told_below_then() -> None:
+def test_what_is_broken_gives_way_last_and_is_told_above_always() -> None:
     verdicts = (limit("failed", "max_syncs", "syncs", measured=1, allowed=0),)
     broken = kept(100.0, counted("syncs", 1), verdicts=verdicts)
-    assert any("1 > 0" in line for line in told(of(f"a.py::{NAME}", broken), width=80))
-    narrow = told(of(f"a.py::{NAME}", broken, outcome="failed"), width=60)
-    assert "    max_syncs: 1 > 0" in narrow
+    wide, narrow = (
+        told(of(f"a.py::{NAME}", broken, outcome="failed"), width=width) for width in (80, 60)
+    )
+    assert "1 > 0" in " ".join(rows(wide))
+    assert "1 > 0" not in " ".join(rows(narrow))
+    assert narrow[1] == "✗ tests/a.py: max_syncs: 1 > 0"
 
 
 def test_a_long_name_wraps_under_itself_at_its_joints() -> None:
@@ -415,14 +419,73 @@ def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> Non
     ]
 
 
-def test_the_place_stands_at_the_right() -> None:
-    kernels = [kernel(MUL, "aten::mul", source="model/m.py:31")] * 3
-    bad = profile(kernels, verdicts=(kernels_limit("failed", 3, 2),), place=Place("t.py", 7))
+def came_at(*lines: int, name: str = "k{}") -> Profile:
+    """Worse than main by a kernel of each line."""
+    new = [
+        kernel(name.format(line), f"aten::op{line}", "aten::linear", source=f"model/m.py:{line}")
+        for line in lines
+    ]
+    found = diff_profiles(profile(MLP), profile([*MLP, *new]))
+    more = MetricDelta(
+        name="kernels", baselines=(5,), current=5 + len(new), change="worse", judged=True
+    )
+    worse = ProfileComparison(source="revision", change="worse", kernels=found, metrics=(more,))
+    return held_to(profile([*MLP, *new]), worse)
+
+
+def test_the_place_follows_the_cause_one_thing_a_line_without_its_operators() -> None:
     for width in (80, 100, 120):
-        lines = told(of("a.py::t", bad, outcome="failed"), width=width)
-        line = next(one for one in lines if one.startswith("    ") and "[mul] x3" in one)
-        assert line.endswith("  m.py:31")
-        assert len(line) == width
+        lines = told(of("a.py::t", came_at(31, 42), outcome="failed"), width=width)
+        assert lines[1] == "✗ m.py:31: new kernel: k31 (t)"
+        assert lines[2] == "  + k42 at m.py:42"
+        assert "from aten" not in " ".join(lines)
+        assert sum("m.py:" in line for line in lines) == 2
+
+
+def test_of_two_new_kernels_of_one_name_both_lines_are_told() -> None:
+    lines = told(of("a.py::t", came_at(31, 42, name="k"), outcome="failed"))
+    assert lines[1].startswith("✗ m.py:31")
+    assert any("42" in line for line in lines)
+
+
+@pytest.mark.parametrize(("number", "more"), [(9, []), (13, ["  and 4 more"])])
+def test_of_many_causes_eight_are_told_in_the_list(number: int, more: list[str]) -> None:
+    lines = told(of("a.py::t", came_at(*range(31, 31 + number)), outcome="failed"))
+    causes = [f"  + k{line} at m.py:{line}" for line in range(32, 40)]
+    end = next(i for i, line in enumerate(lines) if line.startswith("  to do: "))
+    assert lines[1] == "✗ m.py:31: new kernel: k31 (t)"
+    assert lines[2:end] == [*causes, *more]
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ((21, 21), (21,)),
+        ((21, 22), (21, 22)),
+        ((21, 22, 23, 24), (21, 22, 23)),
+    ],
+)
+def test_the_list_has_the_code_of_its_lines_three_at_most(
+    lines: tuple[int, ...], shown: tuple[int, ...]
+) -> None:
+    kernels = [kernel(MUL, "aten::mul", source=f"model/m.py:{line}") for line in lines]
+    verdicts = (kernels_limit("failed", len(lines), 1),)
+    over_at = profile(kernels, verdicts=verdicts, place=Place("t.py", 7))
+    digest = summary_of(Run((of("a.py::t", over_at, outcome="failed"),)))
+    found = report_lines(digest, Style(80), code=lambda place: f"x{place.line} = {place.file}")
+    _, where, *below = map(plain, found)
+    assert where.startswith(f"✗ m.py:{', '.join(map(str, dict.fromkeys(lines)))}: max_kernels: ")
+    code = [f"      x{line} = model/m.py" for line in shown]
+    assert below[: len(code)] == code
+    assert below[len(code)].startswith("  to do: ")
+
+
+def test_the_line_of_the_call_has_no_code_in_the_list() -> None:
+    kernels = [kernel(MUL, "aten::mul", source="t.py:7")] * 2
+    bad = profile(kernels, verdicts=(kernels_limit("failed", 2, 1),), place=Place("t.py", 7))
+    digest = summary_of(Run((of("a.py::t", bad, outcome="failed"),)))
+    lines = report_lines(digest, Style(80), code=lambda _: "code")
+    assert not any("code" in plain(line) for line in lines)
 
 
 # q, v, vv.
@@ -433,13 +496,14 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
         "✗ tests/a.py: max_kernels: 5 > 4 (bad)",
+        "  nvjet 256x128x64 TNT x3",
+        "  vectorized_elementwise [gelu]",
+        "  vectorized_elementwise [mul]",
         "  to do: launch fewer kernels, or allow max_kernels(5), then run again:",
         "    pytest tests/a.py::bad",
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
-        "    5 kernels, limit 4: nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
-        "    vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles, all complete",
     ]

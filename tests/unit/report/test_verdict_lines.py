@@ -165,43 +165,43 @@ def names(limit: str, **facts: Any) -> str:
         (
             Mismatch(5, 2, "gelu_kernel", ("aten::gelu", "aten::b", "aten::c"), ("relu",)),
             ("mm", "relu", None),
-            "5 kernels, expected 'mm', 'relu', ...; kernel 2: expected 'relu', got gelu_kernel "
-            "(aten::gelu in aten::c)",
+            "kernel 2: expected 'relu', got gelu_kernel (aten::gelu in aten::c); 5 kernels, "
+            "expected 'mm', 'relu', ...",
         ),
         (
             Mismatch(5, 2, "triton_poi", ("## Call CompiledFxGraph f1 ##", "aten::b"), ("relu",)),
             ("mm", "relu"),
-            "5 kernels, expected 'mm', 'relu'; kernel 2: expected 'relu', got triton_poi (aten::b)",
+            "kernel 2: expected 'relu', got triton_poi (aten::b); 5 kernels, expected 'mm', 'relu'",
         ),
         (
             Mismatch(5, 2, "aten::gelu", ("aten::gelu",), ("relu",)),  # on the CPU
             ("mm", "relu"),
-            "5 kernels, expected 'mm', 'relu'; kernel 2: expected 'relu', got aten::gelu",
+            "kernel 2: expected 'relu', got aten::gelu; 5 kernels, expected 'mm', 'relu'",
         ),
         (
             Mismatch(5, 2, "gelu_kernel", (), ("a", "b")),
             ("mm", "a"),
-            "5 kernels, expected 'mm', 'a'; kernel 2: expected 'a' or 'b', got gelu_kernel (no "
-            "operator)",
+            "kernel 2: expected 'a' or 'b', got gelu_kernel (no operator); 5 kernels, expected "
+            "'mm', 'a'",
         ),
         (
             Mismatch(5, 2, "gelu_kernel", ("aten::gelu",)),
             ("mm",),
-            "5 kernels, expected 'mm'; unexpected kernel 2: gelu_kernel (aten::gelu)",
+            "unexpected kernel 2: gelu_kernel (aten::gelu); 5 kernels, expected 'mm'",
         ),
         (
             Mismatch(5, 1, "gelu_kernel", ("aten::gelu",)),
             (),
-            "5 kernels, expected no kernels; unexpected kernel 1: gelu_kernel (aten::gelu)",
+            "unexpected kernel 1: gelu_kernel (aten::gelu); 5 kernels, expected no kernels",
         ),
         (
             Mismatch(5, wanted=("add", "mul")),
             (None, "add", "mul"),
-            "5 kernels, expected ..., 'add', 'mul'; no kernel for 'add' or 'mul'",
+            "no kernel for 'add' or 'mul'; 5 kernels, expected ..., 'add', 'mul'",
         ),
     ],
 )
-def test_the_first_unexpected_kernel_is_named(
+def test_the_first_unexpected_kernel_is_named_before_all_that_were_expected(
     mismatch: Mismatch, patterns: tuple[str | None, ...], words: str
 ) -> None:
     line = names("expect_kernels", patterns=patterns, mismatch=mismatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> 
     called = mlp(verdicts=(over,), place=Place("test_it.py", 7))
     run = Run((Test("test_it.py::test_a", (called,), outcome="failed"),))
     (task,) = tasks_of(summary_of(run).problems)
-    assert task.place == Place("test_it.py", 7)
+    assert task.places == (Place("test_it.py", 7),)
 
 
 @pytest.mark.parametrize(("line", "place"), [("new.py:4", "new.py"), ("", "test_it.py")])
@@ -163,8 +164,42 @@ def test_what_is_gone_is_nowhere_to_look(line: str, place: str) -> None:
     worse = ProfileComparison(source="revision", change="worse", kernels=diff_profiles(old, new))
     run = Run((Test("test_it.py::test_a", (held_to(new, worse),), outcome="failed"),))
     (task,) = tasks_of(summary_of(run).problems)
-    assert task.place is not None
-    assert task.place.file == place
+    assert [one.file for one in task.places] == [place]
+
+
+def over_by(measured: int, *lines: int, name: str = "test_a") -> Test:
+    over = Verdict(
+        limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=measured,
+        allowed=3,
+    )  # fmt: skip
+    kernels = [kernel("k", "aten::k", source=f"m.py:{line}") for line in lines]
+    return Test(f"t.py::{name}", (profile(kernels, verdicts=(over,)),), outcome="failed")
+
+
+@pytest.mark.parametrize(("number", "more"), [(2, ()), (8, ()), (11, ("and 3 more",))])
+def test_of_several_tests_it_is_told_what_is_wrong_with_each(
+    number: int, more: tuple[str, ...]
+) -> None:
+    tests = tuple(over_by(20 - i, 7, 7, 7, 7, name=f"test_{i}") for i in range(number))
+    (task,) = tasks_of(summary_of(Run(tests)).problems)
+    assert task.test == f"{number} tests"
+    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(min(number, 8))]
+    assert task.found == (*each, *more)
+
+
+def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
+    (task,) = tasks_of(summary_of(Run((over_by(4, 7, 7, 7, 7),))).problems)
+    assert task.what == "max_kernels: 4 > 3; k x4"
+    assert task.found == ()
+    old, new = (profile([kernel(one, one) for one in names]) for names in ("abc", "abcd"))
+    more = MetricDelta(name="kernels", baselines=(3,), current=4, change="worse", judged=True)
+    worse = ProfileComparison(
+        source="snapshot", change="worse", kernels=diff_profiles(old, new), metrics=(more,)
+    )
+    run = Run((Test("t.py::test_a", (held_to(new, worse),), outcome="failed"),))
+    (task,) = tasks_of(summary_of(run).problems)
+    assert task.what == "new kernel: d"
+    assert task.found == ("snapshot: kernels 3 -> 4",)
 
 
 def test_of_very_many_problems_the_first_are_told_and_the_others_counted() -> None:
@@ -181,7 +216,7 @@ def test_of_very_many_problems_the_first_are_told_and_the_others_counted() -> No
     assert "2 more" in left.what
 
 
-@pytest.mark.parametrize(("ratios", "margin"), [((), ""), ((1.02, 1.17), "=20%"), ((0.9,), "")])
+@pytest.mark.parametrize(("ratios", "margin"), [((), ""), ((1.02, 1.17), "20%"), ((0.9,), "")])
 def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
     ratios: tuple[float, ...], margin: str
 ) -> None:
@@ -192,4 +227,5 @@ def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
     run = Run((test,), baselines=(RunComparison(source="revision", name="main (abc1234)"),))
     (problem,) = summary_of(run).problems
     assert "compare with main again" in problem.remedy.what
-    assert problem.remedy.intended.partition("--kernelprof-margin")[2] == margin
+    advised = re.findall(r"kernelprof\(margin='(.*)'\)", problem.remedy.intended)
+    assert advised == ([margin] if margin else [])

@@ -59,10 +59,10 @@ def test_waits_and_copies_are_told_by_what_made_them() -> None:
         copies=(Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_000_000, 1.0, ("aten::to",)),),
     )
     assert broken(waiting, max_syncs=0) == [
-        Cause("3 waits, limit 0: cudaStreamSynchronize x3, from aten::item", Place("a/t.py", 7))
+        Cause("wait in cudaStreamSynchronize x3, from aten::item", Place("a/t.py", 7))
     ]
     (cause,) = broken(waiting, max_memcpys=0)
-    assert cause.text == "1 copy, limit 0: 4 MB: Memcpy DtoH (Device -> Pageable), from aten::to"
+    assert cause.text == "copied 4 MB: Memcpy DtoH (Device -> Pageable), from aten::to"
 
 
 def test_a_time_is_told_by_what_takes_most_of_it() -> None:
@@ -75,10 +75,17 @@ def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() 
     kernels = [kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (6, 7)]
     (cause,) = broken(profile([MLP[0], *kernels], place=Place("test_mlp.py", 3)), max_kernels=2)
     assert cause == Cause(
-        "3 kernels, limit 2: vectorized_elementwise [mul] x2 at mlp.py:6, 7, from aten::mul; "
+        "vectorized_elementwise [mul] x2 at mlp.py:6, 7, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm in aten::linear",
         Place("test_mlp.py", 3),
     )
+
+
+@pytest.mark.parametrize(("kinds", "told"), [(3, ""), (4, "; k3, from op3"), (5, "; and 2 more")])
+def test_a_fourth_kind_is_told_and_of_more_how_many(kinds: int, told: str) -> None:
+    kernels = [kernel(f"k{i}", f"op{i}") for i in range(kinds)]
+    (cause,) = broken(profile(kernels), max_kernels=1)
+    assert cause.text == f"k0, from op0; k1, from op1; k2, from op2{told}"
 
 
 def test_an_overhead_is_told_by_its_launches() -> None:
@@ -102,7 +109,7 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     [
         (
             {"forbid_kernels": "gelu"},
-            "forbid_kernels: forbidden kernel ran: vectorized_elementwise [gelu], from aten::gelu",
+            "forbid_kernels: ran vectorized_elementwise [gelu], from aten::gelu",
         ),
         (
             {"expect_kernels": ["mm", "relu", ...]},
@@ -180,14 +187,14 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
-        "GPU time +8.0 % in 4 of 4 pairs timed in turn (100.0us -> 108.0us)"
+        "GPU time +8.0 % in 4 of 4 pairs timed in turn (medians 100.0us -> 108.0us)"
     ]
     assert digest.sentence == "1 of 1 test is worse than main (abc)."
 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    told = "GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); undecided, "
+    told = "GPU time +8.0 % in 4 pairs timed in turn (medians 100.0us -> 108.0us); undecided, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
         (in_turn(change="undecided", disturbed=busy),

@@ -3,6 +3,8 @@ of each."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from records import CPU, GELU, MLP, MUL, held_to, kernel, of_ranks, profile
@@ -11,14 +13,21 @@ from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
 from pytest_kernelprof.records.comparison import ProfileComparison, Source
-from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Verdict, Wait
+from pytest_kernelprof.records.profile import (
+    Copy,
+    Hit,
+    Kernel,
+    Mismatch,
+    Profile,
+    Verdict,
+    Wait,
+)
 from pytest_kernelprof.summary.kernels import (
     NewKernels,
     new_kernels,
     slower_kernels,
 )
 from pytest_kernelprof.summary.verdicts import (
-    guilty_kernels,
     offending_calls,
     offending_kernels,
 )
@@ -39,6 +48,7 @@ def against_a_run(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:
     return new_kernels(held_to(profile(new), compared(old, new)))
 
 
+MUL_ALONE = kernel(MUL, "aten::mul")
 COPY = kernel(
     "void at::native::elementwise_kernel<128, direct_copy_kernel_cuda>(int)", "aten::copy_"
 )
@@ -145,36 +155,81 @@ def broken(allowed: float, pattern: str = "", ranks: tuple[int, ...] = ()) -> Ve
     )
 
 
-def offending(kernels: list[Kernel], *verdicts: Verdict) -> frozenset[int]:
+def offending(kernels: list[Kernel], *verdicts: Verdict) -> dict[int, str]:
     taken = profile(kernels, verdicts=verdicts)
     return offending_kernels(taken, taken)
 
 
 def test_of_too_many_kernels_the_most_frequent_kind_offends() -> None:
     several = [*MLP[:2], COPY, COPY]
-    assert offending(several, broken(3)) == {2, 3}
-    assert offending(several[:3], broken(2)) == frozenset()  # which of them is not known
-    assert offending(several, broken(0)) == {0, 1, 2, 3}
+    assert offending(several, broken(3)) == dict.fromkeys((2, 3), "launched most often")
+    assert offending(several[:3], broken(2)) == {}  # which of them is not known
+    assert offending(several, broken(0)) == dict.fromkeys(range(4), "none is allowed")
 
 
 def test_of_a_pattern_those_offend_that_it_counts() -> None:
-    assert offending([*MLP[:3], COPY, MLP[4]], broken(0, "copy")) == {3}
+    assert offending([*MLP[:3], COPY, MLP[4]], broken(0, "copy")) == {3: "matches 'copy'"}
 
 
 def test_where_a_baseline_names_new_kernels_no_kind_is_guessed() -> None:
     new = [*MLP, COPY, COPY]
     taken = held_to(profile(new), compared(list(MLP), new))
     taken = replace(taken, verdicts=(*taken.verdicts, broken(5)))
-    assert offending_kernels(taken, taken) == frozenset()
+    assert offending_kernels(taken, taken) == {}
 
 
-def test_of_a_time_that_is_over_the_kind_that_takes_longest_is_guilty() -> None:
+def of_names(limit: str, **facts: Any) -> Verdict:
+    return Verdict(limit=limit, outcome="failed", measured=5, **facts)
+
+
+FORBIDDEN = of_names(
+    "forbid_kernels", hits=(Hit(2, MLP[1].short_name, "gelu"), Hit(4, "of a variant", "mul"))
+)
+UNEXPECTED = of_names(
+    "expect_kernels", mismatch=Mismatch(5, 4, MLP[3].short_name, ("aten::mul",), ("add",))
+)
+LONG = Verdict(
+    limit="max_cuda_time", outcome="failed", metric="cuda_time", unit="us", measured=90, allowed=50
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "whys"),
+    [
+        (FORBIDDEN, {1: "forbidden"}),
+        (UNEXPECTED, {3: "not expected"}),
+        (LONG, dict.fromkeys((0, 2, 4), "takes longest")),
+        (broken(4), dict.fromkeys((0, 2, 4), "launched most often")),
+        (broken(0), dict.fromkeys(range(5), "none is allowed")),
+        (broken(0, "gelu"), {1: "matches 'gelu'"}),
+    ],
+)
+def test_each_that_offends_says_why(verdict: Verdict, whys: dict[int, str]) -> None:
+    assert offending(list(MLP), verdict) == whys
+
+
+def test_what_only_one_rank_launches_says_that() -> None:
+    ranks = of_ranks(profile(MLP[:1], rank=0), profile([MLP[0], MUL_ALONE], rank=1))
+    taken = replace(ranks, verdicts=(replace(broken(1), measured=2, ranks=(1,)),))
+    _, judged = taken.ranks
+    assert offending_kernels(taken, judged) == {1: "only on rank 1"}
+    assert offending_kernels(taken, taken) == {}
+
+
+def test_of_several_limits_each_says_why_and_nothing_is_guessed() -> None:
+    assert offending(list(MLP), FORBIDDEN, UNEXPECTED, broken(4)) == {
+        1: "forbidden",
+        3: "not expected",
+    }
+
+
+def test_of_a_time_that_is_over_the_kind_that_takes_longest_offends() -> None:
     kernels = [kernel(MUL, us=40.0), kernel(GELU, us=90.0), kernel(MUL, us=60.0)]
     over = Verdict(limit="max_cuda_time", outcome="failed", metric="cuda_time", measured=190.0)
     taken = profile(kernels, verdicts=(over,))
-    assert guilty_kernels(taken, taken) == {0, 2}
+    assert offending_kernels(taken, taken) == dict.fromkeys((0, 2), "takes longest")
     kept = replace(taken, verdicts=(replace(over, outcome="passed"),))
-    assert guilty_kernels(kept, kept) == frozenset()
+    assert offending_kernels(kept, kept) == {}
 
 
 WAIT = Wait("cudaStreamSynchronize", ("aten::item",))
