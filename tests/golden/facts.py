@@ -203,10 +203,12 @@ def of_annotations(text: str) -> Facts:
     )
     for file, line, title, data in found:
         head, _, name = title.replace("%3A", ":").replace("%2C", ",").rpartition(" (")
+        name, _, others = name.partition(")")
         wrong, lines = head.removeprefix("kernelprof: "), data.split("%0A")
         above = list(itertools.takewhile(lambda line: not line.startswith("to do: "), lines))
-        each = [re.match(r"(test_.*?): (.*)", one) for one in above]
-        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *above])]
+        each = [re.match(r"(test_.*?): (.*)", one) for one in (lines if others else above)]
+        told = [(one[1], [one[2]]) for one in each if one]
+        told += [(name, [wrong, *above])] if others or not told else []
         for one, why in told:
             # What a crash says may name a limit.
             parts = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))

@@ -204,6 +204,9 @@ class _Work:
             given += [one.id for one in self.scenario.tests if getattr(one, side) is not None]
         else:
             given += self._options
+        # Modules of these names that the process has are others.
+        ours = {path.stem for path in self.project.rglob("*.py")}
+        others = {name: sys.modules.pop(name) for name in ours & sys.modules.keys()}
         with (
             self._inside(columns),
             doubles.played(self.scenario, self.folder, side),  # type: ignore[arg-type]
@@ -218,6 +221,7 @@ class _Work:
             )
         for name in [name for name, one in sys.modules.items() if self._is_ours(one)]:
             del sys.modules[name]
+        sys.modules.update(others)
         return out.getvalue(), status
 
     def _command(self, *arguments: str) -> str:

@@ -207,7 +207,7 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
     *told, do = found.split("\n")[4].split("<br>")
-    *_, empty, details, _ = found.split("\n")[5:10]
+    *_, empty, details, _ = found.split("\n")[5:11]
     assert told == [
         "- ❌ `a/test_a.py` **max_kernels: 5 > 4** (test_broken\\[a\\|1\\])",
         "nvjet 256x128x64 TNT x3",
@@ -366,7 +366,7 @@ def test_what_changed_against_a_revision() -> None:
         ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"],
     ]
     assert page.texts("summary") == ["test_broken: 5 kernels", "1 profile: better"]
-    (table,) = page.raw_texts("pre")
+    _, table = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
