@@ -103,6 +103,7 @@ def _found(problem: Problem) -> Iterator[str]:
         yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
 
 
+_NUMBER = re.compile(r" x\d+$")
 _VALUE = re.compile(r"\d|undecided|slower")
 
 
@@ -120,9 +121,9 @@ def _whys(worst: Entry, what: str, lines: str) -> Iterator[str]:
     """The causes of a test that are not in what is said of it, without what is."""
     for at, one in enumerate(_causes_of(worst)):
         words = wording.brief(one) if one.sign else wording.without_operators(one.text)
-        words = words.partition(" (")[0]
+        words = _NUMBER.sub("", words.partition(" (")[0])
         text = one.text.removeprefix(what).lstrip(".; ").removesuffix("; undecided")
-        is_said = any(part.endswith(words) for part in what.split("; "))
+        is_said = any(_NUMBER.sub("", part).endswith(words) for part in what.split("; "))
         if (at and one.sign) or not is_said:
             is_here = wording.cause_lines(one) == lines
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)

@@ -151,7 +151,9 @@ def test_a_new_kernel_that_tests_share_is_told_without_times_in_which_they_diffe
         )
         return Test(f"t.py::{name}", (held_to(profile(MLP[:1]), worse),), outcome="failed")
 
-    (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 1)))).problems
+    found = summary_of(Run((of("test_a", 4), of("test_b", 1))))
+    (problem,), (task,) = found.problems, found.tasks
+    assert (task.what, task.whys) == ("new kernel: vectorized_elementwise [mul]", ())
     assert problem.cause is not None
     assert problem.cause.text == "vectorized_elementwise [mul], from aten::mul"
     assert [row.causes[0].text for row in problem.rows] == [
