@@ -689,6 +689,29 @@ def test_without_a_timeline_of_the_rank_that_breaks_a_limit_that_is_said(
     assert page.locator(".ranks").count() == 0
 
 
+def test_on_a_phone_the_numbers_of_ranks_stand_below_each_other(
+    opened: Opened, tmp_path: Path
+) -> None:
+    def of(rank: int) -> Profile:
+        taken = profile_of(4, over(5, 4))
+        names = ("comm_time", "exposed_comm_time", "comm_wait", "gpu_idle")
+        more = {one: replace(taken.metrics["cuda_time"], name=one) for one in names}
+        return replace(taken, rank=rank, metrics={**taken.metrics, **more})
+
+    first = replace(of(0), other_ranks=(of(1),))
+    path = tmp_path / "ranks.html"
+    path.write_text(html_of(run_of(Test("t.py::test_it", (first,)))), encoding="utf-8")
+    seen = opened(path.as_uri(), **PHONE)
+    seen.open_all()
+    rows = seen.page.locator(".stack:has(.first[data-title]) tbody tr")
+    places = rows.evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(one => one.getBoundingClientRect().x))"
+    )
+    assert len(places) == 2  # of both, which are alike, and their sums
+    assert places[0] == places[1]
+    assert len(set(places[0])) > 1
+
+
 def test_slower_kernels_are_marked(opened: Opened, tmp_path: Path) -> None:
     old = profile_of(4)
     slow = replace(old.kernels[1], duration_us=100.0)
