@@ -57,6 +57,11 @@ def again_command(tests: str, profile: Profile) -> str:
     return f"{command}{_on(profile.environment.kind)}"
 
 
+def against(base: str) -> str:
+    """Return the option of a command that compares with a baseline, behind a space."""
+    return f" {shlex.quote(f'--kernelprof-against={base}')}"
+
+
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     """Return what to do about tests with one cause, by the worst of them.
 
@@ -121,9 +126,9 @@ def _whys(worst: Entry, what: str, lines: str) -> Iterator[str]:
     """The causes of a test that are not in what is said of it, without what is."""
     for at, one in enumerate(_causes_of(worst)):
         words = wording.brief(one) if one.sign else wording.without_operators(one.text)
-        words = _NUMBER.sub("", words.partition(" (")[0])
+        end = f" {_NUMBER.sub('', words.partition(' (')[0])}"
         text = one.text.removeprefix(what).lstrip(".; ").removesuffix("; undecided")
-        is_said = any(_NUMBER.sub("", part).endswith(words) for part in what.split("; "))
+        is_said = any(f" {_NUMBER.sub('', part)}".endswith(end) for part in what.split("; "))
         if (at and one.sign) or not is_said:
             is_here = wording.cause_lines(one) == lines
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
@@ -240,8 +245,7 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            command += f" {shlex.quote(f'--kernelprof-against={name}')}"
-            return _compared_again(entries, fix, name, command)
+            return _compared_again(entries, fix, name, command + against(name))
     return Remedy(f"{cure}, then run again", command)
 
 

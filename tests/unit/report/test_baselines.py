@@ -16,7 +16,7 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Kernel, Place
-from pytest_kernelprof.report.failure import failure_message, worse_message
+from pytest_kernelprof.report.failure import THEN, failure_message, worse_message
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line
 
@@ -120,6 +120,20 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
     ]
     assert told.count("max_kernels:") == 1
     assert "if intended, allow max_kernels(5), and add" in told
+
+
+def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end() -> None:
+    over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
+    worse = held_to(mlp(), of(delta("syncs", 1, 2), source="revision", label="step"))
+    before = f"{failure_message(over)}\n  {THEN}\n    pytest t.py::test_it"
+    told = worse_message(before, [worse], MAIN, "pytest t.py::test_it --kernelprof-against=main")
+    assert "max_kernels: 5 > 4" in told
+    assert "worse than main (abc1234): syncs 1 -> 2" in told
+    assert told.count("pytest t.py::test_it") == 1
+    assert told.splitlines()[-2:] == [
+        "  then compare again:",
+        "    pytest t.py::test_it --kernelprof-against=main",
+    ]
 
 
 def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_table() -> None:

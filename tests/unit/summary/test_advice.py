@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import held_to, kernel, mlp, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
@@ -21,7 +22,7 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.profile import Place, Verdict
+from pytest_kernelprof.records.profile import Cause, Place, Verdict
 from pytest_kernelprof.summary.advice import (
     cure_words,
     intended_words,
@@ -229,3 +230,25 @@ def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
     assert "compare with main again" in problem.remedy.what
     advised = re.findall(r"kernelprof\(margin='(.*)'\)", problem.remedy.intended)
     assert advised == ([margin] if margin else [])
+
+
+def test_a_cause_is_told_although_the_first_words_end_in_its_letters() -> None:
+    def over(qualifier: str = "") -> Verdict:
+        return Verdict(
+            limit="max_kernels",
+            outcome="failed",
+            metric="kernels",
+            unit="count",
+            qualifier=qualifier,
+            measured=2,
+            allowed=1,
+        )
+
+    kernels = [kernel(name, source=f"m.py:{at}") for at, name in enumerate(("fused_add", "add"))]
+    fused = replace(over(), cause=Cause("fused_add", Place("m.py", 1)))
+    of_add = replace(over("^add$"), cause=Cause("add", Place("m.py", 9)))
+    taken = profile(kernels, verdicts=(fused, of_add))
+    (problem,) = summary_of(Run((Test("t.py::t", (taken,), outcome="failed"),))).problems
+    (task,) = tasks_of((problem,))
+    assert task.what.endswith("; fused_add")
+    assert task.whys == ("add at m.py:9",)

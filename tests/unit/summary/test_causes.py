@@ -14,7 +14,15 @@ from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison, TimedPair
+from pytest_kernelprof.records.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    Paired,
+    ProfileComparison,
+    RunComparison,
+    TimedPair,
+)
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Bound, Cause, Copy, Kernel, Place, Profile, Wait
@@ -223,3 +231,11 @@ def test_every_recorded_trace_is_told_at_every_width(name: str) -> None:
         for verbosity in (0, 2):
             style = Style(width, verbosity=verbosity)
             assert all(width_of(plain(line)) <= width for line in report_lines(digest, style))
+
+
+def test_a_kernel_that_may_be_of_another_file_has_the_line_there() -> None:
+    new = KernelSide("mul", ("aten::mul",), "src/mlp.py:7")
+    change = KernelChange("added", current=new, at=1, lines=("7", "src/other.py:8"))
+    diff = KernelDiff(baseline_kernels=0, current_kernels=1, changes=(change,))
+    (cause,) = causes_of_diff(diff)
+    assert cause.lines == ("src/mlp.py:7", "src/other.py:8")
