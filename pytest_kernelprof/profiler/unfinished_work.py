@@ -32,6 +32,7 @@ _TO_BE_SURE_S = 0.005
 _BUSY_NS = 100_000  # meanwhile: a thread that only looks for work takes less
 _LOOKS = 3
 _POLL_S = 0.0005
+_LEAST_POLLS = 20  # where the machine did not let us look in time
 _SHORT_WAIT_S = 1.0
 _WAIT = ("threading.py", "wait")
 _POOL = ("concurrent/futures/thread.py", "_worker")
@@ -114,9 +115,12 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
         patiently: whether to wait at all.
     """
     _let_wake_up(before, _TO_WAKE_UP_S)
-    deadline = now_ns() + (_PATIENCE_NS if patiently else 0)
-    while (left := _new(before.threads, _threads())) and now_ns() < deadline:
+    deadline, polls = now_ns() + (_PATIENCE_NS if patiently else 0), 0
+    while (left := _new(before.threads, _threads())) and (
+        now_ns() < deadline or (patiently and polls < _LEAST_POLLS)
+    ):
         sleep(_POLL_S)
+        polls += 1
     words = (*left.values(), *_new(before.tasks, _tasks()).values())
     _wait_until_done(before, (key for key in left if _is_older(key, before)))
     return tuple(dict.fromkeys(words))
@@ -194,7 +198,7 @@ def _threads() -> dict[Any, str]:
         thread = known.get(number)
         if _passes(frame, _HELPERS) or _hears_xdist(frame):
             continue
-        words = f"thread {(thread.name if thread else str(number))!r}"
+        words = f"thread {thread.name!r}" if thread else f"a thread {_at(frame)}"
         pool = next((one for one in _outwards(frame) if _where(one) == _POOL), None)
         job = pool.f_locals.get("work_item") if pool else None
         if isinstance(thread, Real.timer) or job:
@@ -255,6 +259,12 @@ def _where(frame: FrameType) -> tuple[str, str]:
     """The file of a frame's code, of the standard library from there on, and the function."""
     file = frame.f_code.co_filename.replace(os.sep, "/")
     return file.removeprefix(_LIBRARY), frame.f_code.co_name
+
+
+def _at(frame: FrameType) -> str:
+    """Where a thread is that the standard library does not know: it has no name."""
+    file, name = _where(frame)
+    return f"in {name} ({file}:{frame.f_lineno})"
 
 
 def _tasks() -> dict[Any, str]:

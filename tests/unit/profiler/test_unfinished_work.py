@@ -8,6 +8,7 @@ import functools
 import gc
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -88,6 +89,35 @@ def test_a_thread_that_wakes_up_by_itself_is_at_work(starts: Starts) -> None:
 
 def test_a_thread_that_ends_soon_leaves_nothing(starts: Starts) -> None:
     assert left(lambda: starts(lambda: time.sleep(0.02))) == ()
+
+
+def test_a_machine_that_stands_still_meanwhile_leaves_nothing(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All the time that a thread has to come to an end is over after the first look."""
+    clock = iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr(unfinished_work, "now_ns", lambda: next(clock))
+    assert left(lambda: starts(lambda: time.sleep(0.003))) == ()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_thread_without_a_name_is_told_by_where_it_is() -> None:
+    runs, done = Real.lock(), Real.lock()
+
+    def nameless() -> None:
+        runs.release()
+        busy(0.8)
+        done.release()
+
+    def call() -> None:
+        Real.start_thread(nameless, ())
+        runs.acquire()
+
+    runs.acquire()
+    done.acquire()
+    (words,) = left(call)
+    assert re.fullmatch(r"a thread in busy \(.*test_unfinished_work\.py:\d+\)", words)
+    done.acquire()
 
 
 @pytest.mark.usefixtures("impatient")
