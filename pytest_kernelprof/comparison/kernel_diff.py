@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from pytest_kernelprof.comparison.kernel_pairing import Block, Keys, Pairing, align, stem
+from pytest_kernelprof.comparison.kernel_pairing import Block, Keys, Pairing, align, period_of, stem
 from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, KernelSide
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:
     now."""
     sides, ordered, _ = _sides_of(baseline, current)
     sides.changes(ordered=ordered)
-    partners = dict(zip(sides.same_new, sides.same_old, strict=True))
-    return tuple(_merged(sides, partners))
+    return tuple(_merged(sides, dict(zip(sides.same_new, sides.same_old, strict=True))))
 
 
 def _sides_of(baseline: Profile, current: Profile) -> tuple[Sides, bool, tuple[int, int]]:
@@ -162,8 +161,7 @@ def _beyond(profile: Profile, steps: int) -> dict[str, KernelGroup]:
 
 
 def _duration(kernels: Numbered, more: Mapping[str, KernelGroup]) -> float:
-    together = sum(one.duration_us for one in more.values())
-    return float(sum(kernels.us.tolist())) + together
+    return float(sum(kernels.us.tolist())) + sum(one.duration_us for one in more.values())
 
 
 def _other_groups(
@@ -222,7 +220,7 @@ class Sides:
             come = several[0][1]
             at = come[0] + 1 if come and ordered else 0
             marks = tuple([one[:2] for one in changes])
-            period = _period(marks) if changes else 1
+            period = period_of(marks) if changes else 1
             for begin in range(0, len(changes), period):
                 _, repeats = hunks.setdefault(marks[:period], (at, []))
                 repeats.append((several, changes[begin : begin + period]))
@@ -485,19 +483,6 @@ def _parted(
         else:
             stays.append(row)
     return stays[::-1], same
-
-
-def _period(marks: Sequence[tuple[int, int]]) -> int:
-    """The length of the shortest part that the whole is repeats of (Knuth, Morris and Pratt)."""
-    border = [0] * len(marks)
-    k = 0
-    for i in range(1, len(marks)):
-        while k and marks[i] != marks[k]:
-            k = border[k - 1]
-        k += marks[i] == marks[k]
-        border[i] = k
-    period = len(marks) - border[-1]
-    return period if len(marks) % period == 0 else len(marks)
 
 
 def _retimed(

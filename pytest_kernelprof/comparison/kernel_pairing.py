@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from pytest_kernelprof.kernel_names.short_names import comparable_name, short_name
@@ -333,3 +334,79 @@ def _by_operators(old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
         for block in align(keys(old), keys(new))
         for k in range(block.size)
     )
+
+
+# What repeats in one sequence.
+
+_LONGEST, _LEAST_SAVED = 2048, 4
+_WORK_OF_FOLDING = 2_000_000
+"""So many parts of a sequence are compared: a second or so."""
+
+
+def period_of(sequence: Sequence[object]) -> int:
+    """The length of the shortest part that the whole is repeats of (Knuth, Morris and Pratt)."""
+    border = [0] * len(sequence)
+    k = 0
+    for i in range(1, len(sequence)):
+        while k and sequence[i] != sequence[k]:
+            k = border[k - 1]
+        k += sequence[i] == sequence[k]
+        border[i] = k
+    period = len(sequence) - border[-1]
+    return period if len(sequence) % period == 0 else len(sequence)
+
+
+def one_repeat(kernels: Sequence[Kernel]) -> tuple[tuple[Kernel, ...], int]:
+    """Of a sequence that is one part again and again that part, each kernel with its mean time, and
+    how often it is there; else all, and 1."""
+    names = [one.name for one in kernels]
+    period = period_of(names) if names else 0
+    if len(names) - period < _LEAST_SAVED:
+        return tuple(kernels), 1
+    times = len(names) // period
+    return tuple(
+        replace(one, duration_us=sum(k.duration_us for k in kernels[at::period]) / times)
+        for at, one in enumerate(kernels[:period])
+    ), times
+
+
+def without_frame(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """Drop the annotation that all kernels stand in, which tells none of them apart."""
+    outermost = {one.operators[-1] for one in kernels if len(one.operators) > 1}
+    frame = outermost.pop() if len(outermost) == 1 and len(kernels) > 1 else "::"
+    if "::" in frame:
+        return tuple(kernels)
+    return tuple(
+        replace(one, operators=tuple(name for name in one.operators if name != frame))
+        for one in kernels
+    )
+
+
+def folded(names: Sequence[str]) -> list[tuple[Sequence[str], int]]:
+    """The parts of a sequence, each with how often it is there: of the repeats that begin at a name
+    the one that saves most, and what is between them.
+
+    Parts have up to 2,048 names. The time is bounded: in a long sequence repeats may be left.
+    """
+    codes = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    text = "".join(chr(codes[name]) for name in names)  # whose parts are quickly compared
+    found: list[tuple[Sequence[str], int]] = []
+    at = end = 0
+    work = _WORK_OF_FOLDING
+    while at < len(text):
+        saved, period, most = _LEAST_SAVED - 1, 1, 1
+        there = text.find(text[at], at + 1, at + 1 + _LONGEST)
+        while there > 0 and work > 0:
+            unit, times = text[at:there], 1
+            while text.startswith(unit, at + times * len(unit)):
+                times += 1
+            work -= times
+            if len(unit) * (times - 1) > saved:
+                saved, period, most = len(unit) * (times - 1), len(unit), times
+            there = text.find(text[at], there + 1, at + 1 + _LONGEST)
+        if most > 1:
+            found += [(names[end:at], 1)] if at > end else []
+            found.append((names[at : at + period], most))
+            end = at + period * most
+        at += period * most
+    return [*found, *([(names[end:], 1)] if end < len(names) else [])]

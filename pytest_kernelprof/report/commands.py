@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.comparison.kernel_pairing import folded, one_repeat, without_frame
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import TEST_STATES, fusions_of
 from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Column, Span, Table
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import update_command
-from pytest_kernelprof.summary.kernels import (
-    Named,
-    by_name,
-    stretches,
-    times_words,
-    whole_repeats,
-)
+from pytest_kernelprof.summary.kernels import Named, by_name, times_words
 from pytest_kernelprof.summary.ranks import odd_ones, waiting_words
 from pytest_kernelprof.summary.verdicts import completeness_words, count_change, footing
 from pytest_kernelprof.units import format_time, printable, time_unit
@@ -31,14 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.comparison.kernel_diff import Pair
-    from pytest_kernelprof.records.comparison import (
-        Edited,
-        KernelDiff,
-        ProfileComparison,
-        SnapshotReport,
-        TestState,
-        TracesComparison,
-    )
+    from pytest_kernelprof.records import comparison
+    from pytest_kernelprof.records.comparison import KernelDiff, SnapshotReport, TestState
     from pytest_kernelprof.records.environment import Origin
     from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
     from pytest_kernelprof.report.tables import Line, Style
@@ -48,7 +37,7 @@ if TYPE_CHECKING:
 
 _FEW = 50
 """So many kernels are listed one by one, in launch order."""
-_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH, _MOST_NAMED = 8, 3, 8, 12, 20
+_MOST_CALLS, _MOST_CALLERS, _MOST_PARTS, _MOST_OF_PART, _MOST_NAMED = 8, 3, 8, 12, 20
 _OPTIONS = "more: --all --operators --sort=name|calls|each|total|order --top=N --json"
 
 
@@ -75,9 +64,9 @@ def trace_lines(
     Args:
         origin: where the trace is from, if known.
     """
-    names = [one.name for one in profile.kernels]
-    repeats = 1 if wanted.everything else whole_repeats(names)
-    kernels = _mean_of(_without_frame(profile.kernels), repeats)
+    kernels, repeats = without_frame(profile.kernels), 1
+    if not wanted.everything:
+        kernels, repeats = one_repeat(kernels)
     place = _place(profile, origin, repeats, len(kernels))
     lines = [*verdict_lines(profile, style), *style.sentence(place, "light")]
     if kernels:
@@ -141,27 +130,6 @@ def _place(profile: Profile, origin: Origin | None, repeats: int, number: int) -
     return "; ".join(told)
 
 
-def _without_frame(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """Drop the annotation that all kernels stand in, which tells none of them apart."""
-    outermost = {one.operators[-1] for one in kernels if len(one.operators) > 1}
-    frame = outermost.pop() if len(outermost) == 1 and len(kernels) > 1 else "::"
-    if "::" in frame:
-        return tuple(kernels)
-    return tuple(
-        replace(one, operators=tuple(name for name in one.operators if name != frame))
-        for one in kernels
-    )
-
-
-def _mean_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
-    """One of the repeats, each kernel with its mean time over all of them."""
-    number = len(kernels) // repeats
-    return tuple(
-        replace(one, duration_us=sum(k.duration_us for k in kernels[at::number]) / repeats)
-        for at, one in enumerate(kernels[:number])
-    )
-
-
 # The kernels.
 
 
@@ -219,15 +187,15 @@ def _by_name(kernels: Sequence[Kernel], nouns: kernel_tables.Nouns, wanted: Want
 def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
     """The sequence with its repeats folded."""
     names = tell_apart(one.name for one in kernels)
-    found = stretches([names[one.name] for one in kernels])
+    found = folded([names[one.name] for one in kernels])
     rows = []
-    for one in found[:_MOST_STRETCHES]:
-        folded = [times_words(name, len(list(same))) for name, same in itertools.groupby(one.unit)]
-        told = ", ".join(wording.first_of(folded, _MOST_OF_STRETCH, "{} more (--all)"))
-        rows.append((str(len(one.unit)), f"x{one.times}" if one.times > 1 else "", told))
+    for part, times in found[:_MOST_PARTS]:
+        runs = [times_words(name, len(list(same))) for name, same in itertools.groupby(part)]
+        told = ", ".join(wording.first_of(runs, _MOST_OF_PART, "{} more (--all)"))
+        rows.append((str(len(part)), f"x{times}" if times > 1 else "", told))
     last = Column("in launch order, repeats folded", kind="name")
     yield from Table.of(("", "", last), rows).coloured(style)
-    if more := sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:]):
+    if more := sum(len(part) * times for part, times in found[_MOST_PARTS:]):
         yield (Span(f"{more:,} more kernels: --all"),)
 
 
@@ -358,7 +326,7 @@ def _rank_verdict(
 _LEAST_FOLDED = 4
 
 
-def processes_words(found: TracesComparison) -> str:
+def processes_words(found: comparison.TracesComparison) -> str:
     """Return that one side has other processes; empty if both have the same."""
     before, now, both = found.baseline_processes, found.current_processes, len(found.processes)
     words = f"{before} -> {now} processes: the {both} that both have are compared"
@@ -366,7 +334,7 @@ def processes_words(found: TracesComparison) -> str:
 
 
 def side_by_side_lines(
-    found: ProfileComparison, kernels: Sequence[Pair], style: Style, *, most: int
+    found: comparison.ProfileComparison, kernels: Sequence[Pair], style: Style, *, most: int
 ) -> list[Line]:
     """Return the verdict, both sides in launch order, which kernels do the work of others, and the
     metrics that differ.
@@ -484,7 +452,7 @@ def snapshot_lines(
 
 
 def update_lines(
-    edited: Sequence[tuple[str, Edited]], refused: Sequence[tuple[str, str]]
+    edited: Sequence[tuple[str, comparison.Edited]], refused: Sequence[tuple[str, str]]
 ) -> list[str]:
     """Return what an update has done: how many entries, each that now allows more, and what is not
     kept.

@@ -13,7 +13,7 @@ from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import HotKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_kernelprof.records.comparison import KernelChange, KernelSide, Source
     from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
@@ -111,68 +111,6 @@ def hottest_kernels(rows: Sequence[Row], gpu_us: float | None) -> tuple[HotKerne
         HotKernel(short[name], name, calls[name], us[name], us[name] / whole, len(tests[name]))
         for name in hottest[:_HOTTEST]
     )
-
-
-# What repeats.
-
-_LONGEST, _LEAST_SAVED = 2048, 4
-_WORK = 2_000_000
-"""So many parts of a sequence are compared: a second or so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of a sequence.
-
-    Attributes:
-        unit: what it repeats. times: how often, 1 if it is there once.
-    """
-
-    unit: tuple[str, ...]
-    times: int
-
-
-def stretches(names: Sequence[str]) -> tuple[Stretch, ...]:
-    """Fold a sequence: of the repeats that begin at a name, the one that saves most.
-
-    Units have up to 2,048 names. The time is bounded: in a long sequence repeats may be left.
-    """
-    found, end = [], 0
-    for start, period, times in [*_repeats(names), (len(names), 0, 1)]:
-        if start > end:
-            found.append(Stretch(tuple(names[end:start]), 1))
-        if period:
-            found.append(Stretch(tuple(names[start : start + period]), times))
-        end = start + period * times
-    return tuple(found)
-
-
-def _repeats(names: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Start, period and times of each."""
-    codes = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    text = "".join(chr(codes[name]) for name in names)  # whose parts are quickly compared
-    at, work = 0, _WORK
-    while at < len(text):
-        saved, best = _LEAST_SAVED - 1, (1, 1)
-        there = text.find(text[at], at + 1, at + 1 + _LONGEST)
-        while there > 0 and work > 0:
-            unit, times = text[at:there], 1
-            while text.startswith(unit, at + times * len(unit)):
-                times += 1
-            work -= times
-            if len(unit) * (times - 1) > saved:
-                saved, best = len(unit) * (times - 1), (len(unit), times)
-            there = text.find(text[at], there + 1, at + 1 + _LONGEST)
-        period, times = best
-        if times > 1:
-            yield at, period, times
-        at += period * times
-
-
-def whole_repeats(names: Sequence[str]) -> int:
-    """Return how often the whole sequence repeats one unit; 1 if it does not."""
-    found = stretches(names)
-    return found[0].times if len(found) == 1 else 1
 
 
 # What is new or slower since a baseline.

@@ -36,7 +36,7 @@ STANDS_ON: dict[str, set[str]] = {
     "comparison": {"records", "stats", "kernel_names"},
     "baselines": {"records", "stats", "kernel_names", "trace", "comparison", "gpu", "measure"},
     "summary": {"records", "stats", "kernel_names"},
-    "report": {"records", "stats", "kernel_names", "summary"},
+    "report": {"records", "stats", "kernel_names", "comparison", "summary"},
 }
 BELOW = set(STANDS_ON)
 STANDS_ON["api"] = BELOW
