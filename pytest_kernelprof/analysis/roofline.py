@@ -341,10 +341,7 @@ class Rate(NamedTuple):
 
 
 def rates(
-    reading: Reading,
-    operators: Sequence[int],
-    kernels: Sequence[Kernel],
-    peaks: Peaks | None,
+    reading: Reading, operators: Sequence[int], kernels: Sequence[Kernel], peaks: Peaks | None
 ) -> tuple[Rate, ...]:
     """What each operator achieved whose work is known, in order of its first kernel. Shapes, which
     tell it, are there only in a session with ``shapes=True``.

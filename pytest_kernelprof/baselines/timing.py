@@ -295,8 +295,7 @@ def next_steps(
 
 def may_bring_up(side: Side, step: StartStep, brings_up: BringsUp) -> bool:
     """Whether a step may bring up CUDA: to run a test always may."""
-    known = brings_up.get(side, "run")
-    return START_STEPS.index(step) >= START_STEPS.index(known)
+    return START_STEPS.index(step) >= START_STEPS.index(brings_up.get(side, "run"))
 
 
 class FreshPair(NamedTuple):

@@ -33,9 +33,7 @@ _SUMS = {total: [f"{total}_{one}" for one in DIRECTIONS] for total in ("memcpys"
 
 
 def judge(
-    current: Profiles,
-    answer: Done | str,
-    timed: Mapping[str, Timed] = MappingProxyType({}),
+    current: Profiles, answer: Done | str, timed: Mapping[str, Timed] = MappingProxyType({})
 ) -> tuple[ProfileComparison, ...]:
     """How each profile of a test compares.
 

@@ -289,10 +289,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kernelprof",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=_Help,
+        prog="kernelprof", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=_Help
     )
     parser.set_defaults(function=None)
     parser.add_argument("--version", action="store_true", help="print the version and exit")

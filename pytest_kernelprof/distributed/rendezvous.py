@@ -439,8 +439,7 @@ class Meeting:
         for rank in self.others:
             for key in left_keys(self.call.test, rank):
                 if self._store.has(key) and not self._has_ended(rank):
-                    why = self._store.words(key)
-                    return LostRank(rank, why, absent=True)
+                    return LostRank(rank, self._store.words(key), absent=True)
         return None
 
     def _gone(self) -> LostRank | None:

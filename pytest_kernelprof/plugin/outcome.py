@@ -123,7 +123,7 @@ def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
         device = records.profiles[-1].environment.kind
         causes = [cause for one in over for cause in causes_of(one, "failed")]
         fix = advice.fix_words(causes, on_cpu=device == "cpu")
-        todo = f"{advice.TO_DO}{fix}{advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
+        todo = f"{advice.TO_DO}{fix}, {advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
         command = advice.update_command([test], device)
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
     elif over and not records.broken and not records.no_snapshot:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from _pytest._io import TerminalWriter
+
     from pytest_kernelprof.records.document import Comparison, Test
     from pytest_kernelprof.records.profile import Profile
 
@@ -310,30 +312,62 @@ def _entries_of(words: str) -> list[code.ReprEntry]:
     return entries
 
 
+_FAR, _PLACE = 20 * " ", "  at "
+"""How the second line of a row begins, and a line of code."""
+
+
+class _Marked(code.ReprEntry):
+    """Lines of a failure, of which those that are marked and what to do stand out."""
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        from pytest_kernelprof.summary.advice import TO_DO
+
+        is_red = False
+        for line in self.lines:
+            is_red = line.startswith(("> ", "+ ", "~ ")) or (is_red and line.startswith(_FAR))
+            before, label, rest = line.partition(f" {TO_DO}")
+            tw.write(before + label if rest else "", bold=True)
+            tw.line(rest or line, red=is_red)
+
+
 def fold_failures(config: pytest.Config) -> None:
     """Have the terminal tell what several failures have in common once, measured times apart: the
     later ones keep their verdicts and lines of code. With ``-v`` each tells all."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     stats = getattr(terminal, "stats", {})
-    if getattr(terminal, "verbosity", 0) > 0:
-        return
-    first: dict[str, str] = {}
+    first: dict[str, tuple[str, Sequence[str]]] = {}
     for report in (*stats.get("error", ()), *stats.get("failed", ())):
         # What another plugin has put in the place of ours is its own.
         traceback = getattr(getattr(report, "longrepr", None), "reprtraceback", None)
-        last = next(reversed(getattr(traceback, "reprentries", ())), None)
-        if not getattr(report, "kernelprof_told", False) or last is None:
+        entries = getattr(traceback, "reprentries", None)
+        if not getattr(report, "kernelprof_told", False) or not entries:
             continue
-        blank = (at for at, line in enumerate(last.lines) if not line.strip())
-        at = next(blank, len(last.lines))
-        shown, below = last.lines[:at], last.lines[at:]
-        if len(below) < _WORTH_FOLDING:
-            continue
-        told = "\n".join(below).replace(report.nodeid, "")  # the command is of each
-        known = first.setdefault(_MEASURED.sub(" ", told), report.nodeid)
-        if known != report.nodeid:
-            told = units.printable(f"the rest is as in {known}; -v shows it")
-            last.lines[:] = [*shown, f"  {told}"]
+        lines = [one.lines for one in entries]
+        entries[:] = [
+            one if one.style == "short" else _Marked(one.lines, None, None, None, "value")
+            for one in entries
+        ]
+        if getattr(terminal, "verbosity", 0) <= 0:
+            _fold(lines[-1], report.nodeid, first)
+
+
+def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]]]) -> None:
+    """Refer to the first failure with the same lines below the first blank one, if they are many,
+    and leave out the lines of code that it has, too.
+
+    Args:
+        first: of such failures the test and the lines above.
+    """
+    at = next((at for at, line in enumerate(lines) if not line.strip()), len(lines))
+    shown, below = lines[:at], lines[at:]
+    if len(below) < _WORTH_FOLDING:
+        return
+    told = "\n".join(below).replace(test, "")  # the command is of each
+    known, said = first.setdefault(_MEASURED.sub(" ", told), (test, shown))
+    if known != test:
+        told = units.printable(f"the rest is as in {known}; -v shows it")
+        new = (line for line in shown if line not in said or not line.startswith(_PLACE))
+        lines[:] = [*new, f"  {told}"]
 
 
 _MEASURED = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|[ \n]+")

@@ -236,8 +236,7 @@ class Settings:
         "report a test as error (default) or not-judged if its device cannot be profiled",
     )
     warn_only = _flag(
-        "warn instead of failing: limits, snapshots and comparisons fail no test",
-        "compare",
+        "warn instead of failing: limits, snapshots and comparisons fail no test", "compare"
     )
     trace_dir = Option[str | None](
         Kind("string", "a folder", accepts=_is_text, metavar="DIR"),

@@ -116,9 +116,8 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
     """
     _let_wake_up(before, _TO_WAKE_UP_S)
     deadline, polls = now_ns() + (_PATIENCE_NS if patiently else 0), 0
-    while (left := _new(before.threads, _threads())) and (
-        now_ns() < deadline or (patiently and polls < _LEAST_POLLS)
-    ):
+    least = _LEAST_POLLS if patiently else 0
+    while (left := _new(before.threads, _threads())) and (now_ns() < deadline or polls < least):
         sleep(_POLL_S)
         polls += 1
     words = (*left.values(), *_new(before.tasks, _tasks()).values())
@@ -198,7 +197,8 @@ def _threads() -> dict[Any, str]:
         thread = known.get(number)
         if _passes(frame, _HELPERS) or _hears_xdist(frame):
             continue
-        words = f"thread {thread.name!r}" if thread else f"a thread {_at(frame)}"
+        at = "a thread in {1} ({0}:{2})".format(*_where(frame), frame.f_lineno)
+        words = f"thread {thread.name!r}" if thread else at  # which has no name
         pool = next((one for one in _outwards(frame) if _where(one) == _POOL), None)
         job = pool.f_locals.get("work_item") if pool else None
         if isinstance(thread, Real.timer) or job:
@@ -259,12 +259,6 @@ def _where(frame: FrameType) -> tuple[str, str]:
     """The file of a frame's code, of the standard library from there on, and the function."""
     file = frame.f_code.co_filename.replace(os.sep, "/")
     return file.removeprefix(_LIBRARY), frame.f_code.co_name
-
-
-def _at(frame: FrameType) -> str:
-    """Where a thread is that the standard library does not know: it has no name."""
-    file, name = _where(frame)
-    return f"in {name} ({file}:{frame.f_lineno})"
 
 
 def _tasks() -> dict[Any, str]:

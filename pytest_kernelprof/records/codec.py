@@ -115,6 +115,19 @@ def why_unwritable(folder: str) -> str:
     return ""
 
 
+def why_no_file(path: str) -> str:
+    """Return why nothing can be written to a path, as far as that is known before; empty if it can.
+    Its folder is made if needed."""
+    if not path:
+        return "it is empty"
+    if not os.path.basename(path):
+        return "it names a folder"
+    try:
+        return why_unwritable(os.path.dirname(os.path.realpath(path))) or why_no_target(path)
+    except ValueError as error:  # a NUL
+        return str(error)
+
+
 def why_no_target(path: str | os.PathLike[str]) -> str:
     """Why a file cannot be put there, as far as what is there tells; empty where it can."""
     where = os.path.realpath(path)

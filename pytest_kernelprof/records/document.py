@@ -343,8 +343,7 @@ def _bounded_rank(profile: records.Profile, first: records.Profile) -> records.P
     is_shown = profile.timeline is not None
     if not profile.kernels or profile.variants or is_shown or _work(profile) != _work(first):
         return bounded(profile)
-    alike = replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False)
-    return bounded(alike)
+    return bounded(replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False))
 
 
 def _work(profile: records.Profile) -> tuple[object, ...]:

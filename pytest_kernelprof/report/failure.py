@@ -12,8 +12,7 @@ from pytest_kernelprof.records.comparison import BASELINE_WORDS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Style, Table, plain, width_of, wrapped
-from pytest_kernelprof.summary import verdicts, wording
-from pytest_kernelprof.summary.advice import COMPARED, TO_DO, cure_words, fix_words, intended_words
+from pytest_kernelprof.summary import advice, verdicts, wording
 from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Comparison
     from pytest_kernelprof.records.profile import Place, Profile, Verdict
+    from pytest_kernelprof.summary.records import Task
 
 INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
 MARGINS = (INDENT, "> ", "+ ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
-THEN = "then run again:"
+THEN = f"{advice.AGAIN}:"
 """Before the command below what to do."""
 MOST_LINES = 3
 """The code of so many lines is shown."""
@@ -49,10 +49,10 @@ def failure_message(profile: Profile, base: str = "") -> str:
     unjudged = [verdicts.verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = verdicts.causes_of(profile, "failed"), profile.on_cpu
-    fix = fix_words(causes, on_cpu=on_cpu) if baselines else cure_words(told, causes)
-    todo = [f"{TO_DO}{fix}"] if fix else []
-    if any(map(_of_revision, baselines)):
-        todo.append(intended_words(told, base.partition(" (")[0]))
+    fix = advice.fix_words(causes, on_cpu=on_cpu) if baselines else advice.cure_words(told, causes)
+    todo = [f"{advice.TO_DO}{fix}"] if fix else []
+    if fix and (base or not baselines):
+        todo.append(advice.intended_words(told, base.partition(" (")[0]))
     shown = wording.shown_rank(profile)
     foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
@@ -70,7 +70,7 @@ def failure_message(profile: Profile, base: str = "") -> str:
         *([""] if profile.other_ranks else []),
         *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
         "",
-        *(line for one in todo for line in wrapped(one, _STYLE.width)),
+        *(line for one in filter(None, todo) for line in wrapped(one, _STYLE.width)),
     ]
     tables = what_ran(profile, _STYLE, {"revision": base} if base else {})
     return "\n".join([*heads, *_indented(above), *tables, *_indented(below)])
@@ -90,6 +90,10 @@ def _heads(
             head, between, rest = head.partition(" in ")
         elif not one.metric:
             head, between, rest = head.partition("; ")
+        elif one.unit == "us" and one.outcome == "failed":
+            sure = verdicts.how_sure(one)
+            rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
+            head = head.replace(f" ({sure})", "", 1)
         more += [between.lstrip("; ") + rest] if rest else []
         there, words = wording.cause_lines(excess), wording.signed(excess)
         lines = f" at {there}" if there else ""
@@ -119,7 +123,7 @@ def comparison_message(comparison: Comparison) -> str:
     places = dict.fromkeys(filter(None, (one.place for one in told)))
     code = [line for one in places for line in code_lines(one)]
     heads = [verdicts.comparison_line(comparison, one) for one in told]
-    todo = f"{TO_DO}{COMPARED}"
+    todo = f"{advice.TO_DO}{advice.COMPARED}"
     below = [*code, *kernel_tables.callable_lines(comparison), "", todo]
     return "\n".join([*heads, *_indented(below)])
 
@@ -138,7 +142,8 @@ def worse_message(message: str, profiles: Iterable[Profile], base: str, command:
         limits = tuple(one for one in profile.verdicts if not _of_revision(one))
         before = failure_message(replace(profile, verdicts=limits))
         message = message.replace(before, told) if before in message else f"{message}\n{told}"
-    again = f"\n{INDENT}then compare again:\n{2 * INDENT}{command}" if command else ""
+    again = f"then compare with {base.partition(' (')[0]} again:"
+    again = f"\n{INDENT}{again}\n{2 * INDENT}{command}" if command else ""
     return message.lstrip("\n") + again
 
 
@@ -179,6 +184,16 @@ def code_of(place: Place) -> str:
     return printable(linecache.getline(os.path.abspath(place.file), place.line).strip())
 
 
+def written_at(task: Task, code: Callable[[Place], str]) -> list[str]:
+    """Return the code of a task's lines where it is known, without that of the call.
+
+    Args:
+        code: the code of a line; empty where it is not known.
+    """
+    lines = (code(place) for place in task.places if place != task.call)
+    return list(filter(None, lines))[:MOST_LINES]
+
+
 def code_lines(place: Place) -> list[str]:
     """Return the line of code, by its place and as it is written, where that is known."""
     told = ": ".join(filter(None, [f"at {wording.line_of(place)}", code_of(place)]))
@@ -199,6 +214,7 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
     beside = [lines_of(profile, judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
+    tables = beside if over and _OF_CALLS.issuperset(over) else tables
     return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
 
 
@@ -279,6 +295,8 @@ def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     return _indented(part for line in lines for part in wrapped(line, style.width))
 
 
+_OF_CALLS = frozenset(("memcpys", "memcpy_bytes", "syncs", "would_wait"))
+"""Metrics that no kernel tells of."""
 _BESIDE: Mapping[str, Callable[[Profile, Profile, Style], list[str]]] = {
     "memcpys": _copy_lines,
     "memcpy_bytes": _copy_lines,

@@ -74,23 +74,15 @@ FORMS: Mapping[str, Callable[[Run], Content]] = {
 
 
 def why_no_file(form: str, path: str) -> str:
-    """Return why nothing can be written to a path, as far as that is known before; empty if it can.
-    Its folder is made if needed.
+    """Return why a form of a run cannot be written to a path; empty if it can. The path's folder is
+    made if needed.
 
     Args:
         form: a key of ``FORMS``.
     """
     if form == "benchmark_json" and find_spec("pytest_benchmark") is None:
         return "it needs pytest-benchmark: pip install 'pytest-kernelprof[benchmark]'"
-    if not path:
-        return "it is empty"
-    if not os.path.basename(path):
-        return "it names a folder"
-    try:
-        folder = os.path.dirname(os.path.realpath(path))
-        return codec.why_unwritable(folder) or codec.why_no_target(path)
-    except ValueError as error:  # a NUL
-        return str(error)
+    return codec.why_no_file(path)
 
 
 def write_file(path: str, form: str, run: Run) -> str:

@@ -162,8 +162,8 @@ def _lines(task: Task, title: str) -> Iterator[str]:
     yield from [f"at {task.lines}"] if " or " in task.lines else []
     yield from task.found
     yield from [excess] if excess else []
-    yield from (words.removesuffix(f" at {task.lines}") for words in task.whys)
-    what, command, intended = task.remedy
+    yield from (words.replace(f" at {task.lines}", "") for words in task.whys)
+    what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
     yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
     yield from ["", intended] if intended else []
 

@@ -21,12 +21,8 @@ from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printab
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import (
-        KernelChange,
-        KernelDiff,
-        KernelSide,
-        ProfileComparison,
-    )
+    from pytest_kernelprof.records import comparison as compared
+    from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, ProfileComparison
     from pytest_kernelprof.records.document import ComparedCallable, Comparison, Test
     from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Wait
     from pytest_kernelprof.report.tables import Line
@@ -114,7 +110,7 @@ def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Co
     return Column(title, tuple("" if us is None else unit.words(us) for us in times))
 
 
-def row_of(kernel: Kernel | KernelSide, name: str) -> TableRow:
+def row_of(kernel: Kernel | compared.KernelSide, name: str) -> TableRow:
     """Return the row of a kernel, with what is known of it wherever it is from."""
     chain, line = wording.chain(kernel.operators, kernel.name), os.path.basename(kernel.source)
     return TableRow(name, chain, line, full=kernel.name, us=kernel.duration_us)
@@ -412,7 +408,7 @@ def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
     return replace(row, chain=chain, sign="~", us=us, before_us=change.us(before))
 
 
-def _configuration(old: KernelSide, new: KernelSide) -> str:
+def _configuration(old: compared.KernelSide, new: compared.KernelSide) -> str:
     """What of the launch is different."""
     pairs = {
         "grid": ["x".join(map(str, one.grid or ())) for one in (old, new)],

@@ -11,12 +11,12 @@ from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.report.failure import MOST_LINES, code_of, what_ran
+from pytest_kernelprof.report.failure import code_of, what_ran, written_at
 from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
-from pytest_kernelprof.report.tables import Style, plain
+from pytest_kernelprof.report.tables import Style, command_lines, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import tasks_of
+from pytest_kernelprof.summary.advice import commands_of, tasks_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -41,8 +41,7 @@ _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "
 _MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
-_TITLES = ["| | test | what changed |", "|:-:|---|---|"]
-_STYLE = Style()
+_WIDEST, _MOST_OPEN = 96, 3
 
 
 def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
@@ -58,23 +57,30 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         [line for paragraph in paragraphs for line in (paragraph, "")]
         for paragraphs in (_head(summary), _totals(summary))
     )
-    room = limit - sum(map(_size, (*head, *totals, *_TITLES))) - _FOR_THE_CUT
-    kept: dict[_What, list[str]] = {"task": [], "detail": [], "change": []}
+    room = limit - sum(map(_size, (*head, *totals))) - _FOR_THE_CUT
+    kept: list[tuple[int, str]] = []
     cut = Counter[_What]()
-    for what, make in _blocks(summary, link):
+    for what, at, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
         room -= sum(map(_size, lines))
         if room < 0:  # also for all that follows
             cut[what] += 1
         else:
-            kept[what] += lines
-    told = [*head, *kept["task"], *totals, *kept["detail"]]
-    if kept["change"]:
-        results = Counter(
-            RESULTS[result_of(one.comparison)] for one in listed(summary).changed if one.comparison
-        )
-        named = ", ".join(f"{wording.count(n, 'profile')}: {one}" for one, n in results.items())
-        told += details(named, [*_TITLES, *kept["change"]])
+            kept += ((at, line) for line in lines)
+    kept.sort(key=lambda one: one[0])
+
+    def told_of(first: int, last: int) -> list[str]:
+        return [line for at, line in kept if first <= at < last]
+
+    number = len(summary.problems)
+    most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
+    more, changed = told_of(most, number), told_of(number + 1, number + 2)
+    told = [*head, *told_of(0, most)]
+    left = [one.rows[0] for one in summary.problems[most:]]
+    named = ", ".join(f"{_SIGNS[MARKS[one.told].tone]} {tag_text(one.name)}" for one in left[:9])
+    told += details(f"<b>{number - most} more:</b> {named}", more) if more else []
+    told += [*told_of(number, number + 1), *totals]
+    told += details("also changed", changed) if changed else []
     if cut:
         words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -82,49 +88,49 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
 
 
 def _head(summary: Summary) -> Iterator[str]:
-    """The verdict, where it was measured, and why it may be of a part of the tests alone."""
+    """The verdict, and why it may be of a part of the tests alone."""
     sign, sentence = _SIGNS[MARKS[summary.told].tone], summary.sentence.removesuffix(".")
     yield " ".join(filter(None, ["###", sign, "kernelprof:", text(sentence, _LONGEST_NOTE)]))
-    facts = (*summary.places, summary.integrity, summary.suite)
-    yield f"<sub>{' · '.join(map(text, filter(None, facts)))}</sub>"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 
 
 def _totals(summary: Summary) -> Iterator[str]:
-    """How the run compares with baselines."""
-    for compared in summary.compared:
-        yield f"Against {code(compared.base)}: {text(compared.words, _LONGEST_NOTE)}."
-        notes = [f"not compared: {words}" for words in compared.uncompared[:_MOST_NOTES]]
-        notes += compared.notes[:_MOST_NOTES]
-        if notes:
-            yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
+    """What checks or accepts it, how the run compares with baselines, where it was measured."""
+    for does, command in commands_of(summary.problems):
+        block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
+        yield "\n".join([f"#### {_with_code(does[:1].upper() + does[1:])}", *block])
+    facts = []
+    for one in summary.compared:
+        facts.append(f"against {one.base}: {one.words}")
+        facts += [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
+        facts += one.notes[:_MOST_NOTES]
+    facts.append(" · ".join(filter(None, (*summary.places, summary.integrity, summary.suite))))
+    yield f"<sub>{'<br>'.join(text(one, _LONGEST_NOTE) for one in facts)}</sub>"
 
 
 def _inside(words: str) -> str:
     """A part of a sentence, with the spaces at its ends."""
-    return f"{' ' * words.startswith(' ')}{text(words)}{' ' * words.endswith(' ')}"
+    return f"{' ' * words.startswith(' ')}{text(words)}{' ' * bool(re.search(r'[^ ] $', words))}"
 
 
 def _item(task: Task, link: Link) -> list[str]:
-    """An item of a list: where, the lines of code, and what to do; the command as a block that has
-    a button to copy it; what else may be done."""
-    todo, command, intended = task.remedy
-    limit, semicolon, excess = task.what.partition("; ")
-    wrong = f"**{text(limit)}**{semicolon}{text(excess)}" if limit else ""
-    named = f"({text(task.test)})" if task.test else ""
-    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), wrong, named]
-    written = [code_of(one) for one in task.places if one != task.call and link(one)]
-    written = list(filter(None, written))
-    told = [text(one, _LONGEST_CAUSE) for one in (*task.found, *task.whys)]
-    do = f"**To do:** {_with_code(todo)}{':' * bool(command)}" if todo else ""
-    told += [do] if do else []
-    head = " ".join(filter(None, where))
-    item = [head, *fence(written[:MOST_LINES], "python")] if written else []
-    item.append("<br>".join(told if written else [head, *told]))
-    item += fence([command], "sh") if command else []
-    item += [f"{_with_code(intended[:1].upper() + intended[1:])}."] if intended else []
-    return ["- " + "\n  ".join(item), ""]
+    """Where, what, and which test; the lines of code, what else is known; what to do, and what else
+    may be done."""
+    limit, _, excess = task.what.partition("; ")
+    shown = text if task.test[:1].isdigit() else code  # how many tests, or one
+    named = f"({shown(task.test)})" if task.test else ""
+    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(limit)]
+    told = [text(excess)] if excess else []
+    told += map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))
+    more = [text(one, _LONGEST_CAUSE) for one in (*task.found, *task.whys)]
+    told += more if len(more) == 1 else []
+    todo, intended = task.remedy.first, task.remedy.intended
+    what = [f"**To do:** {_with_code(todo)}"] if todo else []
+    what += [f"{_with_code(intended[:1].upper() + intended[1:])}."] if intended else []
+    head, listed = " ".join(filter(None, (*where, named))), [f"- {one}" for one in more]
+    parts = [[f"#### {head}"], ["<br>".join(told)], listed if more[1:] else [], ["<br>".join(what)]]
+    return [line for part in parts if any(part) for line in (*part, "")]
 
 
 def _with_code(words: str) -> str:
@@ -134,21 +140,24 @@ def _with_code(words: str) -> str:
 _What = Literal["task", "detail", "change"]
 
 
-def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
-    """What stands below the head, the most important first, and what makes its lines: what to do;
-    of each cause the kernels of its first tests; tables of ranks; what changed and needs no
-    look."""
-    for task in tasks_of(summary.problems, len(summary.problems)):
-        yield "task", partial(_item, task, link)
+def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable[[], list[str]]]]:
+    """What stands below the head, the most important first, with its place, and what makes its
+    lines: what to do about each problem; below that the kernels of its first tests, and tables of
+    ranks; last what changed and needs no look."""
+    problems, places = summary.problems, dict[int, int]()
+    for at, task in enumerate(tasks_of(problems, len(problems))):
+        yield "task", at, partial(_item, task, link)
     bases = {one.baseline.source: one.base for one in summary.compared}
-    for row in (row for problem in summary.problems for row in problem.rows[:_MOST_KERNELS]):
-        if isinstance(row, Row) and row.told in ("failed", "to update"):
-            yield "detail", partial(_kernels_of, row, bases)
-    for one in summary.folded:
-        if one.profile.other_ranks and (one.told in NEEDS_A_LOOK or not summary.problems):
-            yield "detail", partial(_ranks_of, one)
-    for one in listed(summary).changed:
-        yield "change", partial(_change_of, one)
+    for at, one in enumerate(problems):
+        places |= {id(row): at for row in one.rows}
+        for row in one.rows[:_MOST_KERNELS]:
+            if isinstance(row, Row) and row.told in ("failed", "to update"):
+                yield "detail", at, partial(_kernels_of, row, bases)
+    for row in summary.folded:
+        if row.profile.other_ranks and (row.told in NEEDS_A_LOOK or not problems):
+            yield "detail", places.get(id(row), len(problems)), partial(_ranks_of, row)
+    for row in listed(summary).changed:
+        yield "change", len(problems) + 1, partial(_change_of, row)
 
 
 def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
@@ -157,20 +166,22 @@ def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
     counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies"), kernels]
     of_rank = f" of rank {shown.rank}" if one.profile.other_ranks else ""
     counted = ", ".join(wording.count(*each) for each in counts if each[0]) + of_rank
-    told = what_ran(one.profile, _STYLE, bases)
-    return _detail(one, counted, dedent("\n".join(told)).split("\n"))
+    told = dedent("\n".join(what_ran(one.profile, Style(), bases)))
+    return _detail(one, counted, told.split("\n"))
 
 
 def _ranks_of(one: Row) -> list[str]:
-    table = list(map(plain, lines_of_ranks(one.profile, _STYLE)))
+    table = list(map(plain, lines_of_ranks(one.profile, Style())))
     return _detail(one, wording.count(len(one.profile.ranks), "rank"), table)
 
 
 def _change_of(one: Row) -> list[str]:
     whys = ("; ".join(wording.located(each)) for each in one.causes[:_MOST_CAUSES])
     told = [text(_changed(one), _LONGEST_NOTE), *(text(why, _LONGEST_CAUSE) for why in whys)]
-    named = f"{code(os.path.basename(one.file))} **{text(one.name)}**".lstrip()
-    return [row(_SIGNS[MARKS[one.told].tone], named, "<br>".join(told))]
+    named = (
+        f"{_SIGNS[MARKS[one.told].tone]} {code(os.path.basename(one.file))} **{text(one.name)}**"
+    )
+    return [f"- {named}: {'; '.join(told)}"]
 
 
 def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
@@ -206,9 +217,12 @@ MOST = 300
 
 _UNSEEN = "\u200c"
 """Of no width: what it stands in is no name, number or link to GitHub."""
-# What begins or ends something in a line, an underscore inside of a word apart. A dollar sign
-# would begin a formula, which no backslash keeps it from.
-_ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+# What begins or ends something in a line, an underscore inside of a word apart, or begins a block;
+# signs that end a heading. A dollar sign would begin a formula, which no backslash keeps it from.
+_ACTIVE = re.compile(
+    r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|^>|^[-+#](?=[-+#]*(?: |$))|(?<= )#(?=#*$)"
+    r"|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?= |$)"
+)
 # What GitHub links, pictures or notifies: people and teams, issues, emoji, addresses.
 _LINKED = re.compile(
     r"""@(?=\w)
@@ -251,18 +265,12 @@ def code(words: str) -> str:
     return f"<code>{shown}</code>" if told else ""
 
 
-def fence(lines: Sequence[str], language: str = "text") -> list[str]:
+def fence(lines: Sequence[str], language: str = "text", most: int = MOST) -> list[str]:
     """Lines as a block of code. Not as a ``diff``, which would show what is worse in green."""
-    most = MOST if language == "text" else _LONGEST_NOTE
     told = [printable(one if len(one) <= most else f"{one[:most]}…") for one in lines]
     ticks = max((len(run) for one in told for run in re.findall("`+", one)), default=0)
     marks = "`" * max(3, ticks + 1)
     return [f"{marks}{language}", *told, marks]
-
-
-def row(*cells: str) -> str:
-    """A row of a table, of cells that are Markdown already."""
-    return "| " + " | ".join(cells) + " |"
 
 
 def details(summary: str, inside: Sequence[str]) -> list[str]:

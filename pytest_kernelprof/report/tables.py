@@ -109,19 +109,19 @@ _STYLE = Style()
 
 def style_of(terminal: pytest.TerminalReporter) -> Style:
     """Return the style of pytest's terminal; a pipe, which has no width, has 100 columns."""
-    writer = terminal._tw
-    piped = not getattr(terminal, "isatty", False) and not os.environ.get("COLUMNS")
-    width = _PIPED if piped else max(_NARROWEST, min(_WIDEST, writer.fullwidth))
-    encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
-    return Style(width, encoding, terminal.verbosity)
+    writer, is_one = terminal._tw, getattr(terminal, "isatty", False)
+    return _style(writer.fullwidth, is_one, getattr(writer, "_file", None), terminal.verbosity)
 
 
 def style_of_output() -> Style:
     """Return the style of standard output; a pipe, which has no width, has 100 columns."""
-    piped = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    columns = shutil.get_terminal_size((100, 24)).columns
-    width = _PIPED if piped else max(_NARROWEST, min(_WIDEST, columns))
-    return Style(width, getattr(sys.stdout, "encoding", None) or "utf-8")
+    return _style(shutil.get_terminal_size((100, 24)).columns, sys.stdout.isatty(), sys.stdout)
+
+
+def _style(columns: int, is_terminal: bool, file: object, verbosity: int = 0) -> Style:
+    is_pipe = not is_terminal and not os.environ.get("COLUMNS")
+    width = _PIPED if is_pipe else max(_NARROWEST, min(_WIDEST, columns))
+    return Style(width, getattr(file, "encoding", None) or "utf-8", verbosity)
 
 
 LABEL = 13
@@ -135,6 +135,17 @@ def labelled(label: str, texts: Iterable[str], style: Style, width: int = LABEL)
     return [
         (Span(left("" if at else label, width), "light"), Span(one)) for at, one in enumerate(told)
     ]
+
+
+# Not inside of quotes.
+_BEFORE_OWN = re.compile(r"(?<!pytest) (?='?([\w./-]+\.py|--kernelprof))(?=([^']*'[^']*')*[^']*$)")
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """Break a command that is too wide before each further test and option of ours, so that a
+    shell takes the lines for one."""
+    between = " " if width_of(command) <= width else " \\\\\n  "
+    return _BEFORE_OWN.sub(between, command).splitlines()
 
 
 # Text in columns of a terminal.
@@ -176,7 +187,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 _MOST_LINES, _INDENT = 8, 2
-_SPACES = (re.compile(r"(?<![<>] )(?<= )"),)
+_SPACES = (re.compile(r"(?<![<>] )(?<= )(?!%|->)"),)
 _JOINTS = (
     re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= in )"),
     re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),
@@ -185,8 +196,8 @@ _JOINTS = (
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a sentence at spaces, but not behind ``<`` or ``->``. A longer word breaks anywhere;
-    one of eight lines is cut in its middle."""
+    """Break a sentence at spaces, but not beside ``->``, behind ``<`` or before ``%``. A longer
+    word breaks anywhere; one of eight lines is cut in its middle."""
     return _packed(text, width, 0, _SPACES)
 
 

@@ -3,20 +3,20 @@ what changed; totals and hints."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.report.failure import MOST_LINES, code_of
+from pytest_kernelprof.report.failure import code_of, written_at
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
     Column,
     Span,
     Table,
+    command_lines,
     cut_middle,
     labelled,
     lay_out,
@@ -26,7 +26,7 @@ from pytest_kernelprof.report.tables import (
     write_lines,
 )
 from pytest_kernelprof.summary import comparisons, wording
-from pytest_kernelprof.summary.advice import TO_DO
+from pytest_kernelprof.summary.advice import TO_DO, commands_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import delta_line
@@ -70,6 +70,10 @@ def write_report(
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
         style = style_of(terminal)
+        if terminal.config.getoption("tbstyle", "auto") != "no":  # failures say more
+            some = (wording.first_of(one.whys, 2 + (len(one.whys) == 3)) for one in summary.tasks)
+            both = zip(summary.tasks, map(tuple, some), strict=True)
+            summary = replace(summary, tasks=tuple(t._replace(whys=whys) for t, whys in both))
         lines = report_lines(
             summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
         )
@@ -105,7 +109,9 @@ def report_lines(
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
     groups = _listed_groups(summary, groups_of(summary, found.changed, rest, left_out))
-    below = [*_against_lines(summary, style), *([] if brief else _totals_lines(summary, style))]
+    is_red = bool(summary.problems) and style.verbosity <= 0
+    totals = () if brief or is_red else _totals_lines(summary, style)
+    below = [*_against_lines(summary, style), *totals]
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
         *(line for _, ours in by_device(groups) for line in _table(ours, style, marked=marked)),
@@ -119,47 +125,41 @@ def report_lines(
 def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[Line]:
     colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
+    missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
+    lines += labelled("unfinished", missing, style)
     for at, one in enumerate(summary.tasks):
         lines += [()] if at else []
         lines += _task_lines(one, code, style)
-    missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
-    return [*lines, *labelled("unfinished", missing, style)]
+    commands = (_command_lines(*one, style) for one in commands_of(summary.problems))
+    return [*lines, *chain.from_iterable(commands)]
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
-    """Where and what, the lines of code, what else is known, and what to do: the command so that it
-    can be pasted, beside it if there is room, else below, and one that is too wide with a test on
-    each line. Then what else may be done."""
+    """Where and what, the lines of code, what else is known, what to do, what else may be done."""
     sign, colour = style.sign(one.told)
-    first, *more = wrapped(style.say(one.where), style.within(_SIGN).width)
-    yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first)
-    yield from _indented(more, _SIGN)
-    lines = [style.say(code(place)) for place in one.places if place != one.call]
-    shown = (cut_middle(line, style.width - _SIGN - _INDENT) for line in lines[:MOST_LINES])
-    yield from _indented(filter(None, shown), _SIGN + _INDENT)
-    room = style.within(_SIGN).width
-    for words in one.whys:
-        yield from _indented(wrapped(style.say(words), room), _SIGN)
-    what, command, intended = one.remedy
-    if not what:
-        return
-    told, label = style.say(f"{what}:" if command else what), f"{'':{_SIGN}}{TO_DO}"
-    is_beside = width_of(f"{label}{told} {command}") <= style.width
-    beside = f"{told} {style.say(command)}" if is_beside and command else told
-    yield from labelled(label, [beside], style, len(label))
-    if command and not is_beside:
-        command = style.say(command)
-        between = " " if width_of(command) + _INDENT <= style.width else " \\\n  "
-        yield from _indented(_BEFORE_OWN.sub(between, command).splitlines(), _INDENT)
-    yield from _indented(wrapped(style.say(intended), room) if intended else (), _SIGN)
+    inside = style.within(_SIGN)
+    first, *more = wrapped(style.say(one.where), inside.width)
+    yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first, "bold")
+    yield from _indented(more, _SIGN, "bold")
+    shown = [cut_middle(style.say(line), inside.width - _INDENT) for line in written_at(one, code)]
+    yield from _indented(shown, _SIGN + _INDENT)
+    for words in (*one.found, *one.whys):
+        yield from _indented(wrapped(style.say(words), inside.width), _SIGN)
+    todo, intended = one.remedy.first, one.remedy.intended
+    for words in filter(None, (f"{TO_DO}{todo}" if todo else "", intended)):
+        for line in wrapped(style.say(words), inside.width):
+            label, does, rest = line.rpartition(TO_DO)
+            yield Span(" " * _SIGN), Span(label + does, "bold"), Span(rest)
 
 
-def _indented(lines: Iterable[str], indent: int) -> Iterator[Line]:
-    return ((Span(" " * indent), Span(line)) for line in lines)
+def _command_lines(does: str, command: str, style: Style) -> list[Line]:
+    """What a command does, and the command so that it can be pasted."""
+    lines = command_lines(style.say(command), style.width - _INDENT)
+    return [(), *style.sentence(f"{does}:", "bold"), *_indented(lines, _INDENT)]
 
 
-_BEFORE_OWN = re.compile(r"(?<!pytest) (?='?[\w./-]+\.py\b|'?--kernelprof)")
-"""Where a command breaks: before each further test or option of ours."""
+def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterator[Line]:
+    return ((Span(" " * indent), Span(line, colour)) for line in lines)
 
 
 def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -> Iterator[Line]:
@@ -332,7 +332,8 @@ def _below_lines(
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     more = more_words(row, causes, shown)
     lines = inside.sentence(more) if more else []
-    if isinstance(row, Row) and not row.folded:  # of several that agree -v has the ranks of each
+    # Of several that agree -v has the ranks of each, and a failure has those of its own.
+    if isinstance(row, Row) and not row.folded and not row.failed:
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
 

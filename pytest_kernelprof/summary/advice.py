@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.records.comparison import LIMIT_OF
+from pytest_kernelprof.records.comparison import KEPT_COUNTS, LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_LINES, _LONGEST = 3, 6, 3, 2, 8, 100
+_MOST_NAMED, _MOST_FILES, _MOST_EACH = 8, 40, 4
 _TESTS, _LIMITS = "{tests}", "{limits}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
@@ -75,10 +76,30 @@ def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
     left = Task("", f"{len(problems) - most} more below", "", Remedy(""))
-    return (*map(_task, problems[:most]), *([left] if len(problems) > most else []))
+    return (*map(task_of, problems[:most]), *([left] if len(problems) > most else []))
 
 
-def _task(problem: Problem) -> Task:
+def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
+    """Yield the commands of problems, each once for all tests that it is for, with what it does."""
+    known = (one for one in problems if one.remedy.command)
+    for (does, command), several in wording.grouped(known, _for_any_tests).items():
+        tests = (test for one in several for test in one.remedy.tests)
+        command = command.replace(_TESTS, _arguments(tests, _MOST_NAMED, _MOST_FILES))
+        yield does.removeprefix("then "), printable(command)
+
+
+def _for_any_tests(one: Problem) -> tuple[str, str]:
+    """What a command does, and the command without its tests. To accept what a test fails by is no
+    matter of course."""
+    remedy, does = one.remedy, one.remedy.again
+    if "--kernelprof-update" in remedy.command:
+        does = "to update the snapshots"
+        does = does if one.rows[0].told == "to update" else "to accept, if intended"
+    return does, remedy.command.replace(printable(_arguments(remedy.tests)), _TESTS)
+
+
+def task_of(problem: Problem) -> Task:
+    """Return where to look and what to do about a problem."""
     worst = problem.rows[0]
     named = worst.name if problem.tests == 1 else wording.count(problem.tests, "test")
     known = [one for one in worst.causes if one.sign != "-" and one.place]
@@ -88,10 +109,8 @@ def _task(problem: Problem) -> Task:
     places = tuple(there) or tuple(filter(None, [worst.place]))
     what = _what_of(worst, problem.cause)
     call = worst.profile.place if isinstance(worst, Row) else None
-    found, whys = (
-        tuple(wording.first_of(list(several), _MOST_LINES, "and {} more"))
-        for several in (_found(problem), _whys(worst, what, lines))
-    )
+    found = tuple(wording.first_of(list(_found(problem)), _MOST_EACH, "and {} more"))
+    whys = tuple(wording.first_of(list(_whys(worst, what, lines)), _MOST_LINES, "and {} more"))
     return Task(lines, what, named, problem.remedy, places, worst.told, call, found, whys)
 
 
@@ -140,7 +159,8 @@ def _causes_of(worst: Entry) -> Iterator[Cause]:
     for one in worst.causes:
         text = one.text
         for found in worst.found[:_MOST_FOUND]:
-            text = text.removeprefix(f"{found}; ").removeprefix(f"{found.partition(': ')[0]}: ")
+            limit = found.partition(": ")[0].removesuffix(" undecided")
+            text = text.removeprefix(f"{found}; ").removeprefix(f"{limit}: ")
         yield structs.replace(one, text=text)
 
 
@@ -172,29 +192,36 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
     return f"{found}; {words}" if words and is_whole and words not in found else found
 
 
-_SIGNED = {"": "", "+": "new {}: ", "-": "{} gone: "}
+_SIGNED = {"": "", "+": "added {}: ", "-": "{} gone: "}
 _NOUNS = ("kernel", "operator")
 """What is counted: not on the CPU, and on it."""
 
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
     """With the limits of the entries, and their tests."""
-    stems = ((_listed(_raised(one.test.verdicts)), one.name.partition("[")[0]) for one in entries)
-    raised = [one for one in dict.fromkeys(stems) if one[0]]
-    differ = len({one for one, _ in raised}) > 1
-    limits = _listed(f"{one} on {name}" if differ else one for one, name in raised)
-    tests = _arguments(each.test.id for one in entries for each in one.each)
+    raised = {(_listed(_raised(one.test.verdicts)), _place_of_limits(one)): 0 for one in entries}
+    same = len(raised) > 1 and len({one for one, _ in raised}) == 1
+    limits = _listed(one if same or not at else f"{one} at {at}" for one, at in raised if one)
+    tests = tuple(dict.fromkeys(each.test.id for one in entries for each in one.each))
     what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
-    return Remedy(what, printable(plan.command.replace(_TESTS, tests)), intended)
+    command = printable(plan.command.replace(_TESTS, _arguments(tests)))
+    return Remedy(what, plan.again, command, intended, tests)
 
 
-def _arguments(tests: Iterable[str]) -> str:
+def _place_of_limits(one: Entry) -> str:
+    """Where limits are to be changed: at the test, or at the call that has its own."""
+    broken = (v for v in one.test.verdicts if v.of_limit and v.outcome != "passed")
+    own = next((v for v in broken if v.limit not in one.test.limits), one.test)
+    return wording.line_of(own.place)
+
+
+def _arguments(tests: Iterable[str], most: int = _MOST_TESTS, files: int = _MOST_TESTS) -> str:
     """Tests as pytest is told to run them: by name where they are few, else by their files; the
     first of very many, since without one a command is about every test."""
     told = list(dict.fromkeys(tests))
-    if len(told) > _MOST_TESTS:
-        files = list(dict.fromkeys(one.partition("::")[0] for one in told))
-        told = files if len(files) <= _MOST_TESTS else told[:1]
+    if len(told) > most:
+        named = list(dict.fromkeys(one.partition("::")[0] for one in told))
+        told = named if len(named) <= files else told[:1]
     return " ".join(map(shlex.quote, told))
 
 
@@ -213,31 +240,31 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     if snapshot is not None:
         is_open = snapshot.state in _SNAPSHOTS and not any(_raised(test.verdicts))
         if snapshot.accepts or is_open:
-            accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
-            return Remedy(accept, _accepting(snapshot.device))
+            alone = _SNAPSHOTS.get(snapshot.state)
+            told = ("", alone) if alone else (fix, OR_ACCEPT)
+            return Remedy(*told, _accepting(snapshot.device))
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
     rounds = [one.rounds for one in test.verdicts if one.outcome == "undecided"]
     if worst.told == "undecided" and any(one.contended for one in conditions):
         pids = {str(process.pid) for one in conditions for process in one.contenders}
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
-        return Remedy(f"stop {others}, then run again", command)
+        return Remedy(f"stop {others}", AGAIN, command)
     if worst.told == "undecided" and any(rounds):
         more = f"{command} --kernelprof-rounds={2 * max(rounds)}"
         raised = _listed(_raised(test.verdicts, "undecided")) or "more"
-        return Remedy("take more rounds", more, f"if it stays undecided, allow {raised}")
+        return Remedy("", "take more rounds", more, f"if it stays undecided, allow {raised}")
     if worst.told in FAILED_OTHERWISE:
-        return Remedy("fix the error, then run again", command)
+        return Remedy("fix the error", AGAIN, command)
     if not isinstance(worst, Row):
-        return Remedy(f"{COMPARED}, then run again", command)
+        return Remedy(COMPARED, AGAIN, command)
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
-        return Remedy(next((one[1] for one in advised), "run these tests alone"), command)
-    cure = cure_words(profile.verdicts, worst.causes, _LIMITS) or fix
+        return Remedy("", next((one[1] for one in advised), "run these tests alone"), command)
+    cure = cure_words(profile.verdicts, worst.causes) or fix
+    intended = intended_words(test.verdicts, limits=_LIMITS)
     command = again_command(_TESTS, profile)
-    if profile.other_ranks:
-        return Remedy("; then ".join(filter(None, [cure, "measure again on all ranks"])), command)
     if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
         command += " --kernelprof-all --kernelprof-stacks"
     judged = (one for one in profile.verdicts if one.outcome in ("failed", "undecided"))
@@ -246,7 +273,7 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
             return _compared_again(entries, fix, name, command + against(name))
-    return Remedy(f"{cure}, then run again", command)
+    return Remedy(cure, AGAIN, command, intended)
 
 
 def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:
@@ -254,14 +281,13 @@ def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str)
     verdicts = [one for entry in entries for each in entry.each for one in each.test.verdicts]
     again = f"compare with {name} again"
     if entries[0].told != "undecided":
-        intended = intended_words(verdicts, name, _LIMITS)
-        return Remedy(f"{fix}, then {again}", command, intended)
+        return Remedy(fix, f"then {again}", command, intended_words(verdicts, name, _LIMITS))
     most = _slowest(verdicts)
     if most <= 0:
-        return Remedy(again, command)
+        return Remedy("", again, command)
     slowest = f"the slowest pair is {wording.percent(most)}"
-    allow = f"{slowest}: if that is well, allow kernelprof(margin='{_margin(most)}')"
-    return Remedy(f"{again} on a quiet GPU", command, allow)
+    allow = f"{slowest}: if you accept that, allow kernelprof(margin='{_margin(most)}')"
+    return Remedy("", f"{again} on a quiet GPU", command, allow)
 
 
 def _slowest(verdicts: Iterable[Verdict]) -> float:
@@ -275,54 +301,52 @@ def _margin(share: float) -> str:
     return f"{math.ceil(share / _MARGINS) * _MARGINS * 100:.0f}%"
 
 
-def intended_words(verdicts: Sequence[Verdict], base: str, limits: str = "") -> str:
-    """Return what to do where what is worse than a revision or an earlier run is intended.
+def intended_words(verdicts: Sequence[Verdict], base: str = "", limits: str = "") -> str:
+    """Return what to do where what fails a test is intended; empty where nothing helps.
 
     Args:
-        base: the name of that. limits: instead of what the verdicts say.
+        base: the name of a revision or an earlier run that it is worse than. limits: instead of
+            what the verdicts say.
     """
-    raised = _listed(_raised(verdicts))
-    allowed = (limits or raised) if raised else ""
-    failed = [one for one in verdicts if one.outcome == "failed"]
-    compared = [one.comparison for one in failed if one.comparison is not None]
-    most, counts = _slowest(failed), any(one.worse or one.source != "revision" for one in compared)
-    if most > 0 and not counts:
+    told = [f"allow {limits or raised}"] if (raised := _listed(_raised(verdicts))) else []
+    over = [one for one in verdicts if one.outcome == "failed"]
+    failed = [one.comparison for one in over if one.comparison is not None]
+    most, worse = _slowest(over), {delta.name for one in failed for delta in one.worse}
+    on = _on("cpu" if any(one.counted == "operators" for one in failed) else "cuda")
+    if most > 0 and not worse:
         margin = f"kernelprof(margin='{_margin(most)}') until {base} has it"
-        return f"if intended, allow {' and '.join(filter(None, (allowed, margin)))}"
-    allow = f"allow {allowed}, and " if allowed else ""
-    until = f"add --kernelprof-warn-only (for all tests) until {base} has it"
-    until = _accept_too(verdicts) or until
-    return f"if intended, {allow}{until}"
+        return f"if intended, {f'{told[0]} and' if told else 'allow'} {margin}"
+    if any(one.source == "run" for one in failed) or most > 0 or not _ACCEPTED.issuperset(worse):
+        told.append(f"run with --kernelprof-warn-only (all tests only warn) until {base} has it")
+    elif failed and (told or any(one.source != "snapshot" for one in failed)):
+        told.append(f"accept it in a snapshot with --kernelprof-update{on}")
+    return f"if intended, {', and '.join(told)}" if told else ""
 
 
-def _accept_too(verdicts: Iterable[Verdict]) -> str:
-    """What else helps where a snapshot is exceeded, too. It counts against a revision as well."""
-    found = [one.comparison for one in verdicts if one.of_snapshot and one.outcome == "failed"]
-    on = _on("cpu" if any(one and one.counted == "operators" for one in found) else "cuda")
-    return f"accept the snapshot with --kernelprof-update{on}" if found else ""
-
-
+_ACCEPTED = frozenset(("kernels", "memcpys", "memcpy_bytes", *KEPT_COUNTS))
+"""What a snapshot accepts, also against a revision."""
 _MARGINS = 0.05
 """Margins that are advised are multiples of it, so that one command is for several tests."""
 
 
 _SNAPSHOTS: dict[TestState | None, str] = {
     "changed": "accept the change if it is intended",
-    "missing": "accept what the tests launch as their snapshots for this GPU model",
+    "missing": "accept what is launched as the snapshot for this device",
 }
 """What an update of snapshots does where none is exceeded."""
-OR_ACCEPT = ", or accept the change if it is intended"
+AGAIN = "then run again"
+OR_ACCEPT = "or accept the change if it is intended"
 
 
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
     if new := sum(one.sign == "+" for one in causes):
-        return f"remove the new {_NOUNS[on_cpu]}{'s'[: new - 1]}"
+        return f"remove the added {_NOUNS[on_cpu]}{'s'[: new - 1]}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
     named = _listed(one.partition(",")[0] for one in slower)
-    return f"make {named} faster" if slower else "undo the change"
+    return f"undo what slows down {named}" if slower else "undo the change"
 
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:
@@ -367,23 +391,21 @@ _SPARE = 1.05
 """A time that is raised gets so much more than was measured: else the next run is undecided."""
 
 
-def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = (), limits: str = "") -> str:
-    """Return what to do about broken limits: ``launch fewer kernels, or allow max_kernels(5)
-    and max_launches(5)``; empty where none is broken.
+def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = ()) -> str:
+    """Return what to do about broken limits: ``launch fewer kernels``; empty where none is broken.
 
     Args:
-        causes: why they are broken. limits: instead of what the verdicts say.
+        causes: why they are broken.
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
     what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
-    slowest = [one.text.partition(" takes ")[0] for one in causes if " takes " in one.text]
-    what = what.replace("the slowest kernel", (slowest or ["the slowest kernel"])[0])
-    if any(one.sign == "+" for one in causes) or _of_one_rank(causes):
+    for name, takes, chain in (one.text.partition(" takes ") for one in causes):
+        how = " (shapes, dtype, layout)" if ", from aten::" in chain else ""
+        faster = f"{_NUMBER.sub('', name)} faster{how}"
+        what = what.replace("the slowest kernel faster", faster) if takes else what
+    if over and (any(one.sign == "+" for one in causes) or _of_one_rank(causes)):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
-    if not (raised := list(_raised(over))):
-        return what if over else ""
-    what += f", or allow {limits or _listed(raised)}"
-    return "; then ".join(filter(None, [what, _accept_too(verdicts)]))
+    return what
 
 
 def _cure_of(verdict: Verdict) -> str:

@@ -108,7 +108,7 @@ class BaselineSummary:
     @property
     def words(self) -> str:
         """The counts that are not zero, with sums: ``3 worse, 26 unchanged; 3 more kernels in
-        total; 31 calls timed in turn, margin 5 %, GPU time +1.0 %``."""
+        total; 31 calls timed (interleaved), margin 5 %, GPU time +1.0 %``."""
         known = (one for one in RESULTS if self.counts[one])
         counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one]}" for one in known)
         if not self.compared:
@@ -198,13 +198,13 @@ class BaselineSummary:
         return f"{wording.count(more + fewer, words)} in total"
 
     def _turns(self) -> str:
-        """How much was timed in turn; empty where nothing was."""
+        """How much was timed; empty where nothing was."""
         timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
         if not timed:
             return ""
         margins = [f"{one * 100:.3g}" for one in sorted(one.margin for one in timed)]
         margin = wording.ends(margins[0], margins[-1], " to ")
-        words = f"{wording.count(len(timed), 'call')} timed in turn, margin {margin} %"
+        words = f"{wording.count(len(timed), 'call')} timed (interleaved), margin {margin} %"
         before = sum(one.baseline_us for one in timed)
         now = sum(one.baseline_us * one.ratio for one in timed)
         return f"{words}, GPU time {wording.percent(now / before - 1)}" if before else words
@@ -253,7 +253,8 @@ def deltas_of(one: ProfileComparison) -> dict[str, MetricDelta]:
         found.append(MetricDelta(name="kernels", baselines=sides[:1], current=sides[1]))
     found += (one for one in one.metrics if one.change not in (None, "not compared"))
     paired = one.paired
-    if paired is not None and paired.pairs and paired.baseline_latency_us:
+    is_told = paired is not None and paired.pairs and result_of(one) != "same"
+    if paired is not None and is_told and paired.baseline_latency_us:
         times = paired.baseline_latency_us, paired.current_latency_us
         found.append(MetricDelta(name="latency", baselines=times[:1], current=times[1]))
     return {one.name: one for one in found}

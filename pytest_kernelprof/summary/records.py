@@ -198,13 +198,27 @@ class Remedy(NamedTuple):
     """What to do; empty where nothing helps.
 
     Attributes:
-        what: what to do first. command: what checks it, or does it.
+        what: what to do first. again: what to do then, by the command; or what it does.
+        command: for these tests.
         intended: what to do if what the tests found is intended, as a sentence.
+        tests: their ids.
     """
 
     what: str
+    again: str = ""
     command: str = ""
     intended: str = ""
+    tests: tuple[str, ...] = ()
+
+    @property
+    def lead(self) -> str:
+        """All that is to be done before, or by, the command."""
+        return ", ".join(filter(None, (self.what, self.again)))
+
+    @property
+    def first(self) -> str:
+        """The same without what follows."""
+        return self.what if self.again.startswith("then ") else self.lead
 
 
 class Task(NamedTuple):
@@ -268,6 +282,7 @@ Kind = Literal[
     "breaking",
     "exceeding",
     "worse",
+    "breaking and worse",
     "changed",
     "missing",
     "retried",

@@ -277,7 +277,8 @@ def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Pro
     """What needs a look, worst first, each test once: tests with one first cause together. Last
     come snapshots that are outdated or missing and fail nothing."""
     wanted = (one for one in entries if one.told in (*records.NEEDS_A_LOOK, "to update"))
-    ordered = sorted(wanted, key=lambda one: records.severity(one.told))
+    places = {test.id: at for at, test in enumerate(run.tests)}
+    ordered = sorted(wanted, key=lambda one: (records.severity(one.told), places[one.test.id]))
     problems = [
         records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in wording.grouped(ordered, _cause_key).values()
@@ -355,9 +356,11 @@ def _kinds_of(test: Test, told: records.Told | None) -> Iterator[records.Kind]:
     state = _snapshot_of(test)
     if state == "changed" or state == "missing":
         yield state
-    for one in test.verdicts:
-        if one.outcome == "failed":
-            yield _BROKEN[one.comparison.source] if one.comparison is not None else "breaking"
+    failed = [one.comparison for one in test.verdicts if one.outcome == "failed"]
+    broken = {_BROKEN[one.source] if one is not None else "breaking" for one in failed}
+    yield from broken
+    if {"breaking", "worse"} <= broken:
+        yield "breaking and worse"
 
 
 def _is_limit(verdict: Verdict) -> bool:
@@ -404,10 +407,10 @@ def _sentence_of(
         happened = _counted((told["undecided"], is_one, are_all))
     elif is_well:
         happened = crashed if only_crashed else [*incomplete, _well(counts)]
-    every = f"{kinds['limited']} of {limited} "
+    are_same = 0 < kinds["breaking and worse"] == kinds["breaking"] == kinds["worse"]
     for words in (one.sentence for one in compared):
-        if happened and happened[-1].startswith(every) and words.startswith(every):
-            happened[-1] += f" and {words.removeprefix(every)}"
+        if are_same and len(happened) == 1 and wording.WORSE in words:
+            happened[0] = f"{words} and {'breaks' if kinds['worse'] == 1 else 'break'} a limit"
         else:
             happened.append(words)
     happened += _counted(

@@ -21,12 +21,8 @@ from pytest_kernelprof.units import format_bytes, format_time, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import (
-        KernelChange,
-        KernelDiff,
-        MetricDelta,
-        ProfileComparison,
-    )
+    from pytest_kernelprof.records import comparison as compared
+    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.records.document import ComparedCallable, Comparison
     from pytest_kernelprof.records.environment import Integrity
     from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_HITS, _MOST_NAMED = 4, 2
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
 _REASONS = {
-    "interval": "the interval holds the limit",
+    "interval": "the limit is inside the interval",
     "alike": "neighbouring rounds are too alike",
     "few": "too few rounds for an interval",
     "second look": "the second look does not confirm it",
@@ -83,7 +79,7 @@ def _values(verdict: Verdict) -> str:
     if not words:
         return "not measured"
     if verdict.unit == "us":
-        about = _how_sure(verdict)
+        about = how_sure(verdict)
     elif verdict.values:
         values = ", ".join(f"{value:.0f}" for value in verdict.values)
         rounds = f"{values} in {len(verdict.values)} rounds, the largest counts"
@@ -93,8 +89,8 @@ def _values(verdict: Verdict) -> str:
     return f"{words} ({about})"
 
 
-def _how_sure(verdict: Verdict) -> str:
-    """What to know of a time beside its limit."""
+def how_sure(verdict: Verdict) -> str:
+    """What to know of a time beside its limit: ``+25.0 %, 99 % CI 248.0..252.0us, 12 rounds``."""
     about = ", ".join(filter(None, [_share(verdict), _excess(verdict), _spread(verdict)]))
     if verdict.note:
         about += f"; {verdict.note}"
@@ -300,11 +296,14 @@ def _remarks(profile: Profile) -> Iterator[str]:
         yield f"would wait on a GPU {times} (.item(), if tensor)"
     if profile.in_place:
         yield f"changes {', '.join(profile.in_place)} in place"
-    if profile.bound.verdict != "unknown":
-        bound = "launch-bound" if profile.bound.verdict == "overhead" else "not launch-bound"
-        yield f"{bound} ({profile.bound.reason})"
+    yield _bound_words(profile)
     if profile.conditions.disturbed or profile.conditions.throttled_blocks:
         yield wording.conditions(profile.conditions)
+
+
+def _bound_words(profile: Profile) -> str:
+    verdict, ends = profile.bound.verdict, "" if profile.bound.verdict == "mixed" else "-bound"
+    return f"{verdict}{ends} ({profile.bound.reason})" if verdict != "unknown" else ""
 
 
 def completeness_words(found: Sequence[Integrity]) -> str:
@@ -408,8 +407,12 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
                 base = (is_revision and revision) or BASELINE_WORDS[one.comparison.source]
                 what = f"{wording.WORSE if one.outcome == 'failed' else 'against '}{base}"
             values = wording.beside_limit(one) or _slower(one.comparison)
+            known, _, limit = values.partition(", limit ")
+            if limit and one.outcome == "undecided":
+                ends = wording.interval((one.low, one.high), one.unit).removeprefix(wording.SURE)
+                values = f"{ends or known} (limit {limit})"
             if one.outcome == "undecided":
-                words = f"undecided ({values})" if values else words
+                what, words = (f"{what} undecided", values) if values else (what, words)
             elif one.outcome == "failed" and one.comparison is not None:
                 worse, counted = _telling(one.comparison.worse), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)
@@ -502,7 +505,7 @@ def _undecided(verdict: Verdict, doubt: str) -> Cause:
     if verdict.comparison is not None or not wording.beside_limit(verdict):
         return Cause(verdict_line(verdict, doubt))
     why = _doubt_after(verdict, doubt).partition(", ")[2]
-    return Cause(f"{why}: {_how_sure(verdict)}")
+    return Cause(f"{why}: {how_sure(verdict)}")
 
 
 def _incomplete(profile: Profile) -> Cause:
@@ -539,7 +542,7 @@ def _causes_of(found: ProfileComparison) -> Iterator[Cause]:
             yield one
 
 
-def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
+def causes_of_diff(diff: compared.KernelDiff) -> tuple[Cause, ...]:
     """Fusions first; then one line a change, in launch order; then what takes longer. Where the
     kernels are the same: which of them moved or have another operator."""
     fusions = fusions_of(diff)
@@ -553,7 +556,7 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     )
 
 
-def _change_cause(change: KernelChange) -> Cause:
+def _change_cause(change: compared.KernelChange) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
     name = kernel.short_name if change.kind == "renamed" else name_of(kernel)
     place, words = wording.source_place(kernel.source), times_words(name, change.times)
@@ -627,9 +630,7 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
         elif not is_known and not one.allowed:
             whys |= dict.fromkeys(launched, "none is allowed")
         elif not is_known:
-            often = Counter(launched).most_common(2)
-            stands_out = len({number for _, number in often}) == len(often)
-            whys |= {kind: "launched most often" for kind, _ in often[:1] if stands_out}
+            whys |= dict.fromkeys(filter(None, [_often(launched)]), wording.OFTEN)
     return {at: whys[kind] for at, kind in enumerate(launched) if kind in whys} | found
 
 
@@ -694,17 +695,23 @@ def _kind_of(kernel: Kernel) -> _Kind:
     return kernel.short_name, wording.chain(kernel.operators, kernel.name), kernel.source
 
 
-def _most_of(found: Sequence[_Kind]) -> Cause:
+def _most_of(found: Sequence[_Kind], often: _Kind | None = None) -> Cause:
     """How many there are of each name and chain, the most frequent first, each with its lines where
-    they differ. The place is the line of most of the first kind that has one."""
+    they differ. The place is the line of most of the first that has one.
+
+    Args:
+        often: the kind that comes first, with a word on why.
+    """
     named = wording.grouped(found, lambda kind: kind[:2])
     lines = [(kind, [line for *_, line in several]) for kind, several in named.items()]
-    kinds = sorted(lines, key=lambda one: -len(one[1]))
-    words, differ = [], len({line for *_, line in found}) > 1
+    kinds = sorted(lines, key=lambda one: (often is None or one[0] != often[:2], -len(one[1])))
+    words: list[str] = []
+    differ = len({line for *_, line in found}) > 1
     for (name, chain), several in kinds:
         there = wording.cause_lines(Cause("", lines=tuple(dict.fromkeys(filter(None, several)))))
         at = f" at {there}" if there and kinds[1:] and differ else ""
-        words.append(with_chain(f"{times_words(name, len(several))}{at}", chain))
+        also = f", {wording.OFTEN}" if kinds[1:] and often and often[:2] == (name, chain) else ""
+        words.append(with_chain(f"{times_words(name, len(several))}{at}{also}", chain))
     known = (wording.source_place(Counter(several).most_common(1)[0][0]) for _, several in kinds)
     most = _MOST_KINDS + (len(words) == _MOST_KINDS + 1)  # else a line would say "1 more"
     told = wording.first_of(words, most, "and {} more")
@@ -717,13 +724,22 @@ def _launched(verdict: Verdict, profile: Profile) -> Cause:
     kernels, pattern = profile.kernels, verdict.qualifier
     if pattern:
         kernels = tuple(_matching(kernels, pattern))
-    cause = _most_of(list(map(_kind_of, kernels)))
+    kinds = list(map(_kind_of, kernels))
     lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
-    most = [number for _, number in Counter(map(_kind_of, kernels)).most_common(2)]
-    stands_out = not verdict.allowed or (cause.place and most[:1] > most[1:])
-    place = cause.place if stands_out or len(lines) == 1 else verdict.place or profile.place
-    known = lines if len(lines) == 1 or not (stands_out or "; " in cause.text) else ()
+    often = _often(kinds)
+    cause = _most_of(kinds, often if verdict.allowed else None)
+    place = wording.source_place(often[2]) if often else verdict.place or profile.place
+    if not verdict.allowed or len(lines) == 1:
+        place = cause.place
+    tells_lines = often or not verdict.allowed or "; " in cause.text
+    known = lines if len(lines) == 1 or not tells_lines else ()
     return Cause(cause.text, place, lines=known[:_MOST_LINES])
+
+
+def _often(kinds: Sequence[_Kind]) -> _Kind | None:
+    """The kind that is there more often than any other, if its line is known."""
+    (first, most), *others = [*Counter(kinds).most_common(2), (None, 0)]
+    return first if first and first[2] and most > others[0][1] else None
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
@@ -781,7 +797,7 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
         f"the GPU works {format_time(busy)} of {format_time(latency)}" if busy and latency else ""
     )
     if verdict.metric == "latency":
-        return Cause(worked)
+        return Cause(_bound_words(profile) or worked)
     return Cause(f"{worked} ({about})" if worked else about)
 
 

@@ -27,9 +27,10 @@ NOUNS = {
     "memcpys": ("copy", "copies"),
 }
 """What the counts of a call count: one of it, and several."""
-SLOWER, ONLY, WORSE = "slower: ", "only rank ", "worse than "
+OFTEN = "launched most often"
+SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
-has, and before a baseline."""
+has, before a baseline, and before an interval."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -109,7 +110,7 @@ def shown_lines(cause: Cause) -> str:
 
 
 _AT = re.compile(r" at \S+:\d")
-_DETAIL = re.compile(rf", from | \(|{_AT.pattern}")
+_DETAIL = re.compile(rf", from | \(|{_AT.pattern}|, {OFTEN}")
 
 
 def brief(cause: Cause) -> str:
@@ -226,7 +227,7 @@ def interval(bounds: tuple[float | None, float | None] | None, unit: str = "us")
     if low is None or high is None:
         return ""
     scale = TimeUnit("", 1.0, 3) if unit == "times" else time_unit((low, high))
-    return f"99 % CI {scale.words(low)}..{scale.words(high)}{scale.name}"
+    return f"{SURE}{scale.words(low)}..{scale.words(high)}{scale.name}"
 
 
 def ends(first: str, last: str, between: str = "..") -> str:
@@ -235,15 +236,15 @@ def ends(first: str, last: str, between: str = "..") -> str:
 
 
 def paired(paired: Paired) -> str:
-    """``GPU time +8.4 % in 4 of 4 pairs timed in turn (medians 40.0us -> 43.3us)``, with the
+    """``GPU time +8.4 % in 4 of 4 interleaved pairs (medians 40.0us -> 43.3us)``, with the
     latencies if they are known, and why nothing follows; empty where no times were taken and no
     reason is known. A profile of its own has another GPU time."""
     if not paired.pairs:
-        return f"GPU time was not measured in turn: {paired.why}" if paired.why else ""
-    pairs = count(len(paired.pairs), "pair")
+        return f"GPU time was not compared: {paired.why}" if paired.why else ""
+    pairs = count(len(paired.pairs), "interleaved pair")
     pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
     times = changed("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} timed in turn (medians {times})"
+    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} (medians {times})"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"

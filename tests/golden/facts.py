@@ -169,17 +169,21 @@ def of_failures(text: str) -> Facts:
     return Facts(failed=failed)
 
 
+_BELOW_AN_ENTRY = ("**To do:**", "<details>", "####", "<sub>")
+
+
 def of_markdown(text: str) -> Facts:
     """The step's summary."""
     plain = re.sub(r"\\([^\w\s])", r"\1", text)
     heading, *rest = plain.splitlines()
     failed: dict[str, set[str]] = {}
-    for item in re.findall(r"^- ❌ (.*(?:\n  .*)*)", plain, re.M):
-        head, *below = item.replace("<br>", "\n").replace("\n  ", "\n").splitlines()
-        above = list(itertools.takewhile(lambda line: not line.startswith("**To do:**"), below))
-        wrong, name = re.match(r"(?:`\S.*?` )?\*\*(.*)\*\*.* \((.*)\)$", head).groups()
-        each = [re.match(r"(test_.*?): (.*)", one) for one in above]
-        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *above])]
+    for item in re.split(r"^#### ❌ ", plain, flags=re.M)[1:]:
+        head, *below = item.splitlines()
+        above = itertools.takewhile(lambda line: not line.startswith(_BELOW_AN_ENTRY), below)
+        lines = [one.removeprefix("- ") for line in above if line for one in line.split("<br>")]
+        wrong, name = re.match(r"(?:`\S.*?` )?(.*) \((.*)\)$", head).groups()
+        each = [re.match(r"(test_.*?): (.*)", one) for one in lines]
+        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *lines])]
         for one, why in told:
             parts = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
             failed.setdefault(_name(one), set()).update(_reasons(parts))
@@ -456,7 +460,7 @@ def _causes(lines: Iterable[str]) -> frozenset[str]:
 def _differing(text: str) -> frozenset[str]:
     """``+ vectorized_elementwise [add]`` as ``+add``, also with a number and a time before; what a
     list says in words; ``elementwise [gelu] -> [silu]``."""
-    text = text.replace("new kernel: ", "+ ").replace("kernel gone: ", "- ")
+    text = text.replace("added kernel: ", "+ ").replace("kernel gone: ", "- ")
     text = re.sub(r"(\w+ )(\[\w+\]) -> (?=\[)", r"- \1\2; + \1", text)
     row = r"([+\u2212-])\s*(?:\d+\s+[\d.]+\s+)?(?:new: |gone: )?\w+ \[(\w+)\]"
     return frozenset(f"{'+' if sign == '+' else '-'}{name}" for sign, name in re.findall(row, text))

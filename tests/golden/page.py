@@ -11,10 +11,16 @@ _CELLS = {"td", "th"}
 _ROWS = {"table", "thead", "tbody", "tfoot", "tr"}  # whose ends may be left out
 
 
+# What only a phone shows.
+_ON_PHONES = re.compile(
+    r'<div class="remedy">(?:[^<]|<(?!/?div)|<div class="command">.*?</div>)*</div>', re.DOTALL
+)
+
+
 def text_of(source: str) -> str:
     """The visible text of a page, without tags."""
     reader = _Reader()
-    reader.feed(source)
+    reader.feed(_ON_PHONES.sub("", source))
     reader.close()
     lines = (re.sub(r" +", " ", line).strip() for line in "".join(reader.texts).splitlines())
     return "\n".join(line for line in lines if line.strip(" |"))

@@ -95,8 +95,8 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
         [
             "*= kernel profiles against old.json (*) =*",
             "2 of 3 profiles are worse than old.json (*).",
-            "✗ test_it.py:7: new operator: aten::mul (test_a)",
-            "✗ test_it.py:10: new operator: aten::sub (test_b [[]r])",
+            "✗ test_it.py:7: added operator: aten::mul (test_a)",
+            "✗ test_it.py:10: added operator: aten::sub (test_b [[]r])",
             "*operators *test",
             "✗ *3 -> 4 *test_a",
             "✗ *3 -> 4 *test_b [[]r]",
@@ -372,7 +372,8 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     found.stdout.fnmatch_lines(
         [
             "### *None of 3 profiles is worse than old.json*",
-            f"Against *: {counts}; *",
-            "| ✅ | `test_it.py` **test_a *r*** | changed *- aten::tanh*+ aten::sigmoid* |",
+            f"<sub>against old.json (*): {counts}; *",
+            "- ✅ `test_it.py` **test_a *r*[*][*]: changed (other kernels, same counts); "
+            "?- aten::tanh*; ?+ aten::sigmoid*",
         ]
     )

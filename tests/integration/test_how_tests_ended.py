@@ -49,8 +49,8 @@ ROWS = {
     "TestEnds::test_fails": "✗",
     "TestEnds::test_xpasses": "✗",
     "TestUnit::test_fails": "✗",
-    "TestEnds::test_catches": "!",
     "TestEnds::test_ends_broken": "!",
+    "TestEnds::test_catches": "!",
     "TestEnds::test_compares": "✓",
     "TestEnds::test_other_row": "✓",
     "TestEnds::test_passes": "✓",
@@ -83,9 +83,9 @@ def test_a_row_says_how_its_test_ended_where_limits_did_not_end_it(
 def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> None:
     result.stdout.fnmatch_lines(
         [
+            "E   min_speedup(1000): three (candidate) over three (reference), latency: *",
             "*= kernel profiles =*",
             "✗ test_it.py:*: min_speedup(1000): * times < 1000.000 times (TestEnds::test_*)",
-            "  three (candidate) over three (reference), latency: *",
             "test_it.py::TestEnds::test_compares (failed)",
             "test_it.py::TestEnds::test_promise (failed)",
         ]

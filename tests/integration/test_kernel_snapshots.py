@@ -78,7 +78,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "*",
             "  against the snapshot: + new",
             "+ 4 * aten::mul *test_it.py:9*",
-            "  to do: remove the new operator, or accept the change if it is intended:",
+            "  to do: remove the added operator, or accept the change if it is intended:",
             "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]
     )
@@ -126,7 +126,9 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    changed = [line for line in summary.splitlines() if line[:2] in ("- ", "+ ")][1:]
+    assert "\n#### ⚠️ `test_it.py:9` aten::gelu -> aten::relu (`test_a`)\n" in summary
+    _, table, _ = summary.split("```", 2)
+    changed = [line for line in table.splitlines() if line[:2] in ("- ", "+ ")]
     assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
         ("-", True, False),
         ("+", False, True),
@@ -493,11 +495,12 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
+    assert "or accept the change if it is intended\n" in markdown
     assert (
-        "or accept the change if it is intended:\n  ```sh\n"
-        "  pytest --kernelprof-update test_it.py::test_alone" in markdown
+        "#### To accept, if intended\n```sh\npytest --kernelprof-update \\\n"
+        "  test_it.py::test_alone \\\n  test_it.py::test_missing \\\n" in markdown
     )
-    assert "accept what the tests launch as their snapshots for this GPU model" in markdown
+    assert "accept what is launched as the snapshot for this device" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

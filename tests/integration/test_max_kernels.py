@@ -40,7 +40,8 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
             "  2 * aten::gelu  test_it.py:5",
             "  3 * aten::add   test_it.py:5",
             "  ",
-            "  to do: call fewer operators, or allow max_kernels(3)",
+            "  to do: call fewer operators",
+            "  if intended, allow max_kernels(3)",
         ],
         consecutive=True,
     )

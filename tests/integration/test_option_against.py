@@ -152,7 +152,7 @@ def test_each_test_is_compared(
     assert told[0].startswith("1 of 6 compared tests is worse than main (")
     assert any("5 not compared, 2 better, 3 unchanged" in line for line in told)
     row = told.index("✗ 2 -> 3 test_grows")
-    assert "✗ mlp.py:3: new operator: aten::mul (test_grows)" in told[:row]
+    assert "✗ mlp.py:3: added operator: aten::mul (test_grows)" in told[:row]
     better = told[told.index("better") :]
     assert "✓ 3 -> 1 test_shrinks" in better
     assert any(line.startswith("✓ 3 -> 1 ") and line.endswith("limit_there") for line in better)
@@ -360,13 +360,13 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
             "+ 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 compared tests is worse than main (*",
-            "✗ mlp.py:3: new operator: aten::mul (test_over_and_worse)",
+            "✗ mlp.py:3: added operator: aten::mul (test_over_and_worse)",
             "✗ *3 > 1 (was 2) *test_over_and_worse",
             "not compared test_mlp.py::test_raises: the test fails on your code",
         ]
     )
     page = (repository.folder / "run.md").read_text()
-    assert ": 1 worse, 1 not compared, 2 unchanged; 1 more operator in total." in page
+    assert ": 1 worse, 1 not compared, 2 unchanged; 1 more operator in total<br>" in page
 
 
 @pytest.mark.usefixtures("quick_references")
@@ -417,10 +417,12 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         ]
     )
     page = (repository.folder / "run.md").read_text()
-    assert f": {counts}; same number of operators." in page.replace("\\", "")
+    assert f": {counts}; same number of operators<br>" in page.replace("\\", "")
     (row,) = (line for line in page.splitlines() if "swaps" in line)
-    assert "| changed (" in row
-    assert "- aten::tanh at mlp.py:4<br>+ aten::sigmoid at mlp.py:4" in row.replace("\u200c", "")
+    assert row.replace("\u200c", "") == (
+        "- ✅ `test_mlp.py` **test_swaps**: changed (other kernels, same counts); "
+        r"\- aten::tanh at mlp.py:4; \+ aten::sigmoid at mlp.py:4"
+    )
     html = (repository.folder / "run.html").read_text()
     assert f"{counts}; same number of operators" in html
     for cause in ("- aten::tanh", "+ aten::sigmoid"):

@@ -53,7 +53,7 @@ def test_many(kernel_profile):
 def test_a_cause_counts_all_kernels_whichever_outputs_were_asked_for(
     run: Run, options: tuple[str, ...]
 ) -> None:
-    told = section_of(run(MANY, "--kernelprof-report", *options))
+    told = section_of(run(MANY, "--kernelprof-report", "--tb=no", *options))
     causes = "\n".join(told[: told.index("")])
     assert re.search(r"\n  aten::add x100 at \S+\n  aten::mul x100 at \S+\n", causes), told
 
@@ -93,21 +93,24 @@ def test_parametrisations_that_agree_fold(result: pytest.RunResult) -> None:
     )
 
 
-@pytest.mark.project(
-    """
+BROKEN = """
 @pytest.mark.max_kernels(2)
 def test_it(kernel_profile):
     kernel_profile(three)
-""",
-    "--kernelprof-report",
-)
-def test_a_broken_limit_says_what_ran_and_where(result: pytest.RunResult) -> None:
-    """What leaves a worker is enough for it."""
+"""
+
+
+@pytest.mark.parametrize("style", ["no", "auto"])
+def test_a_broken_limit_says_what_ran_and_where(run: Run, workers: str, style: str) -> None:
+    """What leaves a worker is enough for it, also below a failure, which says more."""
+    result = run(BROKEN, workers, "--kernelprof-report", f"--tb={style}")
     told = section_of(result)
     told = [line for line in told if "F.gelu(" not in line]  # where the file is at hand
     at = next(i for i, line in enumerate(told) if line.startswith("✗ "))
     assert re.fullmatch(r"✗ test_it\.py:\d+: max_kernels: 3 > 2 \(test_it\)", told[at])
-    assert told[at + 1 : at + 4] == ["  aten::mm", "  aten::gelu", "  aten::add"]
+    causes = ["  aten::mm", "  aten::gelu", "  aten::add"]
+    todo = ["  to do: call fewer operators", "  if intended, allow max_kernels(3) at test_it.py:7"]
+    assert told[at + 1 : told.index("")] == [*causes, *todo]
     assert rows_of(result) == ["✗ 3 > 2 test_it"]
 
 
@@ -284,4 +287,4 @@ def test_a_compared_run_tells_which_kernel_came(run: Run, tmp_path: Path) -> Non
     )
     (row,) = rows_of(result)
     assert row.startswith("✗ 3 -> 4 ")
-    result.stdout.re_match_lines([r"✗ test_it\.py:\d+: new operator: aten::abs \(test_it\)$"])
+    result.stdout.re_match_lines([r"✗ test_it\.py:\d+: added operator: aten::abs \(test_it\)$"])

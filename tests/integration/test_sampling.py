@@ -25,7 +25,7 @@ def test_an_undecided_time_is_sampled_on_to_96_rounds_and_warned_about(
 ) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        ["*KernelprofWarning: max_latency: *, 96 rounds*): undecided, the interval holds the*"]
+        ["*KernelprofWarning: max_latency: *, 96 rounds*): undecided, the limit is inside the*"]
     )
 
 

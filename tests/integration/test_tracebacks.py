@@ -107,6 +107,16 @@ def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
     )
 
 
+def test_in_a_failure_marked_rows_are_red_and_the_label_of_what_to_do_is_bold(run: Run) -> None:
+    twice = FAILS.replace("kernel_profile(three)", "kernel_profile(lambda: x.cos().cos().sin())")
+    result = run(twice, "--color=yes", "-k", "test_of_a_rather_long_name")
+    red, bold, off = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+    (marked,) = [line for line in result.outlines if "> 1..2 " in line]
+    assert re.fullmatch(rf"{re.escape(red)}> 1.*aten::cos x2 .*{re.escape(off)}", marked)
+    assert any(re.fullmatch(r"     3 .*aten::sin .*", line) for line in result.outlines)
+    assert f"{bold}  to do: {off}call fewer operators" in result.outlines
+
+
 def test_the_place_of_a_failure_is_the_line_of_the_test(
     run: Run, pytester: pytest.Pytester
 ) -> None:
@@ -152,6 +162,21 @@ def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) ->
     )
     assert str(out).count("the rest is as in ") == 1
     assert str(out).count("E   max_kernels: 3 > 2") == 2
+
+
+ELSEWHERE = """
+@pytest.mark.max_kernels(2)
+@pytest.mark.parametrize("n", (1,))
+def test_elsewhere(kernel_profile, kernelprof_device, n):
+    kernel_profile(three)
+"""
+
+
+def test_lines_of_code_that_the_first_of_several_failures_has_are_not_told_again(run: Run) -> None:
+    out = str(run(SEVERAL + ELSEWHERE).stdout)
+    assert out.count("the rest is as in ") == 2
+    assert out.count("  at test_it.py:5: ") == 1
+    assert out.count(": kernel_profile(three)") == 2  # two calls, of three tests
 
 
 OTHERS = """

@@ -129,11 +129,11 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
             "  against the snapshot: + new",
             "+ aten::mul  mlp.py:4 or 5",
             "  operators of one call:",
-            "✗ mlp.py:4 or 5: new operator: aten::mul (test_grows)",
+            "✗ mlp.py:4 or 5: added operator: aten::mul (test_grows)",
         ]
     )
     summary = (project / "summary.md").read_text()
-    assert "`mlp.py:4 or 5` **new operator: aten::mul** (test_grows)" in summary
+    assert "\n#### ❌ `mlp.py:4 or 5` added operator: aten::mul (`test_grows`)\n" in summary
 
 
 def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:

@@ -41,6 +41,11 @@ HOSTILE = [
     "--- | ---",
     "# heading",
     "- item",
+    "+ item",
+    "1. item",
+    "> quote",
+    "---",
+    "at the end #",
     " spaces ",
     "",
     "-->",
@@ -78,6 +83,7 @@ class Page(HTMLParser):
         self._open: list[str] = []
         self._texts: list[tuple[str, list[str]]] = []
         self._opened: list[int] = []
+        self._blocks: list[int] = []
         self.feed(source)
         self.close()
         self.unclosed += self._open
@@ -90,6 +96,8 @@ class Page(HTMLParser):
             self.tables.append([])
         elif tag == "tr":
             self.tables[-1].append([])
+        if tag in ("h3", "h4", "p", "li") and "details" not in self._open:
+            self._blocks.append(len(self._texts))
         self._texts.append((tag, []))
         if tag not in _VOID:
             self._open.append(tag)
@@ -118,6 +126,19 @@ class Page(HTMLParser):
     def texts(self, tag: str) -> list[str]:
         """The same as it is seen."""
         return [_seen(told) for told in self.raw_texts(tag)]
+
+    def items(self) -> list[str]:
+        """What needs a look: its heading, and the paragraphs and items of lists that stand below
+        it, up to the next heading or the facts at the end; not what unfolds."""
+        facts, found = self.texts("sub"), list[list[str]]()
+        for tag, told in (self._texts[at] for at in self._blocks):
+            seen = _seen("".join(told))
+            if tag in ("h3", "h4") or seen in facts:
+                found.append([f"{tag} {seen}"])
+            elif found:
+                found[-1].append(seen)
+        entries = (" / ".join(one).partition(" ") for one in found)
+        return [told for tag, _, told in entries if tag == "h4" and told.startswith(("❌", "⚠️"))]
 
 
 def _seen(told: str) -> str:

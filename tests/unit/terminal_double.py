@@ -10,6 +10,7 @@ class Terminal:
 
     def __init__(self, width: int = 120) -> None:
         self._tw = SimpleNamespace(fullwidth=width)
+        self.config = SimpleNamespace(getoption=lambda name, default: default)
         self.isatty = True
         self.verbosity = 0
         self.sections: list[str] = []

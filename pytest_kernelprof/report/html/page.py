@@ -16,27 +16,15 @@ import jinja2
 from msgspec import structs
 
 from pytest_kernelprof.kernel_names.short_names import short_name
+from pytest_kernelprof.report import kernel_tables as tables
 from pytest_kernelprof.report import terminal
+from pytest_kernelprof.report.failure import code_of, written_at
 from pytest_kernelprof.report.html.script_data import Drawn, ScriptData
-from pytest_kernelprof.report.kernel_tables import (
-    NOUNS,
-    change_table,
-    comparison_notes,
-    comparison_table,
-    copy_table,
-    diff_words,
-    kernel_table,
-    metric_table,
-    note_lines,
-    nouns_of,
-    rank_table,
-    time_column,
-    wait_table,
-)
 from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.summary import kernels, verdicts, wording
+from pytest_kernelprof.summary.advice import commands_of, remedy_of
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row, severity
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Problem, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.units import format_time, printable, time_unit
 
@@ -50,11 +38,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Cause, Profile
     from pytest_kernelprof.report.markdown import Link
     from pytest_kernelprof.report.tables import Column
-    from pytest_kernelprof.summary.records import Problem, Told
+    from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
 
 
-WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
+WHOLE_BYTES, MOST_BYTES = 390_000, 1_600_000
 """The details of the worst profiles are whole, in so many bytes; those of others compact, in so
 many in all. The rest are rows of the table alone."""
 _MOST_ROWS, _MOST_CHANGES = 40, 200
@@ -88,6 +76,8 @@ def html_of(run: Run, link: Link = lambda _: "") -> str:
         tests=_Tests(summary, detailer),
         most_rows=_MOST_ROWS,
         most_causes=terminal.MOST_CAUSES,
+        whole_bytes=WHOLE_BYTES,
+        code=lambda one: written_at(one, lambda place: code_of(place) if link(place) else ""),
         detailer=detailer,
         link=link,
         **_assets(),
@@ -104,10 +94,16 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (verdicts.comparison_line, comparison_notes, comparison_table, verdicts.verdict_line)
+    texts = (
+        verdicts.comparison_line,
+        tables.comparison_notes,
+        tables.comparison_table,
+        verdicts.verdict_line,
+    )
     for one in (*texts, cut, format_time):
         found.globals[one.__name__] = one
-    found.globals |= {"MARKS": MARKS, "wording": wording}
+    looks = (*NEEDS_A_LOOK, "to update")
+    found.globals |= {"MARKS": MARKS, "wording": wording, "looks": looks, "commands": commands_of}
     return found
 
 
@@ -165,7 +161,7 @@ class _Table:
         if any(times):  # what the GPU time leaves out
             unit = time_unit(us or 0.0 for us in times)
             at = sum(one.key in ("kernels", "launches", "cuda_time") for one in self.columns)
-            self.columns.insert(at, time_column(f"comm {unit.name}", times, unit))
+            self.columns.insert(at, tables.time_column(f"comm {unit.name}", times, unit))
         self._places = {id(one): at for at, one in enumerate(entries)}
 
     def cells(self, one: Entry) -> Iterator[tuple[Column, str, bool]]:
@@ -188,12 +184,12 @@ class _Tests:
         titles: the headings of sections, by the kind of their groups.
         worst: the worst mark of all rows of a test, by its id: it is filtered and counted by it.
         marks: how many tests are marked so. number: of rows. without: how
-            many have no detail.
+            many have no detail. size: of all details so far, in bytes.
     """
 
     def __init__(self, summary: Summary, detailer: Detailer) -> None:
-        self._marked, self._detailer = summary.counts.marked, detailer
-        self._size = self.without = 0
+        self._marked, self._detailer, self._run = summary.counts.marked, detailer, summary.run
+        self.size = self.without = 0
         self.tables = list(itertools.starmap(_Table, terminal.by_device(_groups(summary))))
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
@@ -211,6 +207,10 @@ class _Tests:
             "other": "All other tests" if groups and groups[0].kind != "other" else "Tests",
             "not judged": "Not judged",
         }
+
+    def problem_of(self, one: Row) -> Problem:
+        """A row alone, whose problem the list at the top may have with others."""
+        return Problem(next(iter(one.causes), None), (one,), remedy_of(self._run, [one]))
 
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
@@ -233,15 +233,15 @@ class _Tests:
         then compact, then none. The template asks for them in the order of the page."""
         if not isinstance(one, Row):
             return "", ""
-        if self._size > MOST_BYTES:
+        if self.size > MOST_BYTES:
             self.without += 1
             return "", ""
         place = self._places[id(one)]
-        if self._size > WHOLE_BYTES:
+        if self.size > WHOLE_BYTES:
             found, drawn = self._detailer.compact(one.profile), 0
         else:
             found, drawn = self._detailer.whole(one.profile, place)
-        self._size += len(found) + drawn
+        self.size += len(found) + drawn
         return place, found
 
 
@@ -294,21 +294,29 @@ class Detailer:
         apart = [_APART] if verdicts.timed_in_turn(profile) else []
         lacking, per_call = lacking + apart, "; ".join(["per call", *apart])
         new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
-        launched = kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower).whole
+        launched = tables.kernel_table(
+            timed, most=WHOLE, new=new, guilty=guilty, slower=slower
+        ).whole
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
         waiting = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
-        waits = Part(waiting + of, wait_table(timed, guilty=broken[0]))
-        copies = Part(f"Memory copies{of}", copy_table(timed, guilty=broken[1]), kind="copies")
+        waits = Part(waiting + of, tables.wait_table(timed, guilty=broken[0]))
+        copies = Part(
+            f"Memory copies{of}", tables.copy_table(timed, guilty=broken[1]), kind="copies"
+        )
         calls = [(waits, bool(broken[0])), (copies, bool(broken[1]))]
         parts = [
-            *([Part("Ranks", rank_table(peers), list(waiting_words(peers)))] if peers else []),
+            *(
+                [Part("Ranks", tables.rank_table(peers), list(waiting_words(peers)))]
+                if peers
+                else []
+            ),
             *self._changes(profile),
             Part("", note="; ".join(lacking), drawn="timeline-of"),
             *(one for one, is_broken in calls if is_broken),
             Part(what + of, launched, note=_sum_of_kernels(timed), kind="kernels"),
             Part(of, drawn="tree-of"),
-            Part(f"Metrics{of}", metric_table(timed), note=per_call, kind="metrics"),
+            Part(f"Metrics{of}", tables.metric_table(timed), note=per_call, kind="metrics"),
             Part(of, drawn="plots-of"),
             *(one for one, is_broken in calls if not is_broken),
             Part(f"How {of[4:] or 'it'} was measured", kind="how", facts=_measured(timed)),
@@ -317,11 +325,11 @@ class Detailer:
 
     def compact(self, profile: Profile) -> Markup:
         """Limits, metrics, and the costliest kernels: of a page with many details."""
-        metrics = metric_table(profile).columns[:2]
+        metrics = tables.metric_table(profile).columns[:2]
         facts = [", ".join(map(" ".join, zip(*(one.cells for one in metrics), strict=True)))]
         if profile.timeline is not None and profile.timeline.kind:
             facts.append("No timeline: the page would be too large. The run document has it.")
-        costliest = Part("", kernel_table(profile, most=COMPACT))
+        costliest = Part("", tables.kernel_table(profile, most=COMPACT))
         return self._told(profile, [Part("", facts=facts), costliest])
 
     def number_of(self, full: str) -> int:
@@ -341,10 +349,10 @@ class Detailer:
             if diff is not None and _has_news(found, diff):
                 if found.paired is not None and found.paired.pairs:  # whose times say more
                     diff = structs.replace(diff, baseline_us=None, current_us=None)
-                facts = [diff_words(diff), *note_lines(found)]
+                facts = [tables.diff_words(diff), *tables.note_lines(found)]
                 left = f"{wording.count(diff.left_out, 'more change')} not shown"
                 facts += [left] if diff.left_out else []
-                made = change_table(diff.changes, nouns_of(diff), _MOST_CHANGES)
+                made = tables.change_table(diff.changes, tables.nouns_of(diff), _MOST_CHANGES)
                 baseline = self.baselines.get(found.source, "the kernel snapshot")
                 yield Part(f"{diff.what.capitalize()} against {baseline}", made, facts)
 
@@ -373,7 +381,7 @@ def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
 def _sum_of_kernels(profile: Profile) -> str:
     """How many there are, and what they take."""
     groups = kernels.groups_of(profile)
-    nouns, us = NOUNS[profile.environment.kind], sum(one.duration_us for one in groups)
+    nouns, us = (tables.NOUNS[profile.environment.kind], sum(one.duration_us for one in groups))
     number = wording.count(sum(one.count for one in groups), nouns.kernel)
     talking = {one.kernel for one in profile.collectives}
     comm = sum(one.duration_us for at, one in enumerate(profile.kernels) if at in talking)

@@ -60,16 +60,14 @@
     code.replaceWith(press);
     press.append(code);
   }
-  /* What to do about a row: the list at the top leads to it or to its group. On a phone the prose
-   * of a row that it leads to is seen when that is opened. */
-  const remedies = new Map();
+  /* The list at the top leads to a row, whose prose is seen when that is opened, or to a group. */
+  const told = new Set();
   for (const link of all(".do b a")) {
-    const remedy = link.closest("td").nextElementSibling;
     let row = document.getElementById(link.hash.slice(1)).closest("tbody");
     if (row.dataset.word) {
       row.classList.add("told");
-      remedies.set(row, remedy);
-    } else while ((row = row.nextElementSibling)?.dataset.word) remedies.set(row, remedy);
+      told.add(row);
+    } else while ((row = row.nextElementSibling)?.dataset.word) told.add(row);
   }
 
   /* The tables of tests: filter, sort, and of each group only some rows at once. */
@@ -168,8 +166,8 @@
     }
     const wide = table.tHead.rows[0].cells.length;
     for (const group of groups) {
-      /* On a phone tests of a cause that the list at the top has stand behind a button. */
-      if (isNarrow.matches && group.body.id && remedies.has(group.rows[0])) group.most = 0;
+      /* Tests of a cause that the list at the top has stand behind a button. */
+      if (group.body.id && told.has(group.rows[0])) group.most = 0;
       group.more = moreOf(group);
       group.all = group.rows.length <= 1.5 * group.most; // a short rest is not worth a button
     }
@@ -355,9 +353,9 @@
 
   /** On a phone an opened row begins with what to do, and what repeats its numbers or the legend goes. */
   function advise(row, inside) {
-    const [remedy, tree] = [remedies.get(row), one(".tree-of", inside)];
-    if (remedy && !one(".remedy", inside)) {
-      inside.prepend(make("div", { class: "remedy" }, ...remedy.cloneNode(true).childNodes));
+    const tree = one(".tree-of", inside);
+    if (one(".remedy", inside) && !inside.dataset.advised) {
+      inside.dataset.advised = "";
       const limits = one(":scope > .part:has(> ul > li > .s)", inside);
       if (tree && limits && one("td.n .x-bad", row)) tree.before(limits);
       fold(inside);
@@ -542,7 +540,7 @@
     const times = rows.map(timeOf);
     const most = Math.max(...times);
     names.forEach((cell, i) => {
-      const name = cell.textContent.replace(/^.(new|gone|slower|breaks a limit): /, "").trim();
+      const name = cell.textContent.replace(/^.(new|gone|slower|look here): /, "").trim();
       const long = times[i] > 0 ? Math.max((times[i] / most) * 56, 0.8) : 0;
       const path = make("path", { class: `k-${familyOf(name)}`, d: `M0 3h${long}` });
       cell.previousElementSibling.prepend(make("svg", { class: "b" }, path));
@@ -766,7 +764,7 @@
 
   const CAUSES = {
     host: ["idle: the host had not launched the next", "idle: the host was late"],
-    kernel: ["idle: the next was queued", "idle: the next was queued"],
+    kernel: ["idle between queued kernels", "idle between queued kernels"],
     other: ["idle: launched before, begun late", "idle: launched before, begun late"],
   };
 
@@ -788,7 +786,7 @@
   }
 
   /* As in the table of kernels. */
-  const SIGNS = { "+": "new", ">": "breaks a limit", "~": "slower" };
+  const SIGNS = { "+": "new", ">": "look here", "~": "slower" };
 
   /** What colours mean, of what is in the picture; idle time with how much there is. */
   function legendOf({ lanes, US }) {
@@ -882,7 +880,7 @@
     const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": help }, svg);
     const hint = HOVERS
       ? "Point at a box to read it. Drag moves, Ctrl and the wheel zoom."
-      : "Tap a box to read it. + zooms, then a finger moves it.";
+      : "Tap a box for details. Zoom with +, then drag.";
     const pointed = make("p", { class: "pointed", "aria-hidden": "true" }, hint);
     const tones = ["plain", "on-dark", "on-light"];
     const written = new Map(tones.map((tone) => [tone, make("g", { class: tone })]));
@@ -1195,7 +1193,7 @@
 
     /** As in the table of kernels. */
     function guilty(words) {
-      const told = make("span", { class: "sr" }, "breaks a limit: ");
+      const told = make("span", { class: "sr" }, "look here: ");
       return [make("ins", {}, make("b", { "aria-hidden": "true" }, ">"), told, " ", words)];
     }
 

@@ -48,9 +48,12 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
             "✗ test_mlp.py: worse than the earlier run: kernels 4 -> 5, "
             "peak_memory 101 MB -> 151 MB;",
             "  triton_poi_fused [[]gelu, mul] is now gelu + mul (test_it)",
-            "  to do: undo the change, then compare with*",
-            " * pytest test_mlp.py::test_it *",
-            " * --kernelprof-against=*/old.json",
+            "  to do: undo the change",
+            "  if intended, run with --kernelprof-warn-only (all tests only warn) until",
+            "  */old.json has it",
+            "compare with */old.json*",
+            "    pytest test_mlp.py::test_it *",
+            "      --kernelprof-against=*/old.json",
             "  kernels *GPU us *change  test",
             "test_mlp.py",
             "✗  4 -> 5  202.0 -> 231.3  +14.5 %  test_it",
@@ -112,7 +115,7 @@ def test_as_markdown_names_stand_as_they_are(
     out = capsys.readouterr().out
     assert r"**test_a\[\|&lt;b>\`\*\_\]**" in out
     assert "### ✅ kernelprof: None of 1 profile is worse than " in out
-    assert "| changed (other kernels, same counts)" in out
+    assert "**: changed (other kernels, same counts); kernels 4 -> 5; " in out
 
 
 def test_as_json_it_is_the_record(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_files_are_those_that_a_run_writes(document: str, capsys: Out) -> None:
     run = unpack(codec.decode(Path(document).read_bytes(), Document))
     told = Path("new/run.md").read_text()
     assert told == markdown_of(run)
-    assert len(rendered(told).texts("li")) == 1
+    assert len(rendered(told).items()) == 1
     assert len(json.loads(Path("bench.json").read_text())["benchmarks"]) == 2
     assert capsys.readouterr().out.splitlines() == [
         f"new/run.md: {format_bytes(len(told.encode()))}",

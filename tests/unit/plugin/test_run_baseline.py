@@ -96,7 +96,7 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
         "+ 3 10.0 gelu aten::gelu",
         "",
     ]
-    assert rows[-1] == "to do: remove the new kernel"
+    assert rows[-1] == "to do: remove the added kernel"
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:

@@ -196,6 +196,14 @@ def test_a_write_that_is_interrupted_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_why_nothing_can_be_written_to_a_path_is_known_before(tmp_path: Path) -> None:
+    assert codec.why_no_file(str(tmp_path / "new" / "run.json")) == ""
+    assert (tmp_path / "new").is_dir()
+    found = [codec.why_no_file(path) for path in ("", f"{tmp_path}/new/", str(tmp_path / "new"))]
+    assert found == ["it is empty", "it names a folder", "it is a folder"]
+    assert "null" in codec.why_no_file("nul\0.json")
+
+
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         codec.write_atomically(tmp_path / "nowhere" / "run.json", b"new")

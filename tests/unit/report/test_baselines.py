@@ -28,7 +28,7 @@ SLOWER = Paired(
 )  # fmt: skip
 
 
-TIMES = "GPU time +7.7 % in 4 of 4 pairs timed in turn (medians 233.1us -> 251.0us)"
+TIMES = "GPU time +7.7 % in 4 of 4 interleaved pairs (medians 233.1us -> 251.0us)"
 
 
 def delta(name: str, old: float, new: float, change: Any = "worse", **more: Any) -> MetricDelta:
@@ -65,7 +65,8 @@ def test_what_is_another_and_judged_is_one_line(found: ProfileComparison, words:
     [
         ({}, TIMES),
         ({"change": "same"}, TIMES.replace("4 of 4", "4")),
-        ({"change": "same", "pairs": (PAIR,)}, TIMES.replace("4 of 4 pairs", "1 pair")),
+        ({"change": "same", "pairs": (PAIR,)},
+         TIMES.replace("4 of 4 interleaved pairs", "1 interleaved pair")),
         ({"why": "above half"}, f"{TIMES}; above half"),
         ({"disturbed": Conditions(contenders=(Neighbour(7, 60),)), "why": "hidden"},
          f"{TIMES}; CONTENDED: other processes worked "
@@ -74,7 +75,7 @@ def test_what_is_another_and_judged_is_one_line(found: ProfileComparison, words:
          f"{TIMES}; latency 1.00ms -> 1.10ms, not "
          "judged"),
         ({"pairs": (), "why": "no time was left"},
-         "GPU time was not measured in turn: no time was left"),
+         "GPU time was not compared: no time was left"),
         ({"pairs": ()}, ""),
     ],
 )  # fmt: skip
@@ -102,9 +103,10 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
         "",
     ]
     assert "+ 6 10.0 vectorized_elementwise [mul] mlp.py:31 aten::mul" in lines
-    assert lines[-2:] == [
-        "to do: remove the new kernel",
-        "if intended, add --kernelprof-warn-only (for all tests) until main has it",
+    assert lines[-3:] == [
+        "to do: remove the added kernel",
+        "if intended, run with --kernelprof-warn-only (all tests only warn) until main",
+        "has it",
     ]
 
 
@@ -119,7 +121,10 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
         "worse than main (abc1234): kernels 4 -> 5",
     ]
     assert told.count("max_kernels:") == 1
-    assert "if intended, allow max_kernels(5), and add" in told
+    assert told.splitlines()[-2:] == [
+        "  if intended, allow max_kernels(5), and accept it in a snapshot with",
+        "  --kernelprof-update",
+    ]
 
 
 def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end() -> None:
@@ -131,7 +136,7 @@ def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end
     assert "worse than main (abc1234): syncs 1 -> 2" in told
     assert told.count("pytest t.py::test_it") == 1
     assert told.splitlines()[-2:] == [
-        "  then compare again:",
+        "  then compare with main again:",
         "    pytest t.py::test_it --kernelprof-against=main",
     ]
 
@@ -161,7 +166,7 @@ def test_a_slower_kernel_is_the_cause_of_a_time_alone(metric: str, *, is_blamed:
     kernels = diff_profiles(mlp(), profile(slow))
     assert kernels.of("slower")
     told = failure_message(held_to(profile(slow), of(delta(metric, 1, 2), kernels=kernels)))
-    assert ("to do: make nvjet" in told) == is_blamed
+    assert ("to do: undo what slows down nvjet" in told) == is_blamed
 
 
 def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import run_compared
 
 from pytest_kernelprof.records.comparison import (
@@ -19,6 +20,7 @@ from pytest_kernelprof.records.comparison import (
 )
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.summary.comparisons import deltas_of
 from pytest_kernelprof.summary.run import summary_of
 
 COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")
@@ -80,12 +82,12 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
     told = lines(
         row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)), same
     )
-    assert told[1] == "✗ train.py:31: new kernel: elementwise [copy] x2 (a)"
+    assert told[1] == "✗ train.py:31: added kernel: elementwise [copy] x2 (a)"
     at = next(i for i, line in enumerate(told) if line.startswith("? "))
     assert told[at : at + 4] == [
-        "? tests/test_b.py: against the earlier run: undecided (GPU time +3.9..+5.4 %,",
-        "  margin 0 %) (test_b)",
-        "  GPU time +4.6 % in 2 pairs timed in turn (medians 0.0us -> 0.0us)",
+        "? tests/test_b.py: against the earlier run undecided: GPU time +3.9..+5.4 %,",
+        "  margin 0 % (test_b)",
+        "  GPU time +4.6 % in 2 interleaved pairs (medians 0.0us -> 0.0us)",
         "  undecided, above half of the margin",
     ]
     assert table(told) == [
@@ -118,8 +120,8 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
     told = lines(worse, same, refused, name=MAIN, notes=("a submodule is left out",))
     assert told[0] == "1 of 2 compared tests is worse than main (abc1234)."
     assert told[-7:] == [
-        "against      main: 1 worse, 1 not compared, 1 unchanged; 1 call timed in turn,",
-        "             margin 5 %",
+        "against      main: 1 worse, 1 not compared, 1 unchanged; 1 call timed",
+        "             (interleaved), margin 5 %",
         "not compared t.py::new: no such test",
         "note         t.py::test_it: other software: torch",
         "             a submodule is left out",
@@ -155,6 +157,20 @@ def test_a_count_has_its_column_where_it_changed_and_what_has_none_a_line() -> N
 def test_what_follows_from_a_column_is_not_told_again() -> None:
     found = row("a", kernels=(4, 5), launches=(4, 5), cuda_time=(100, 120), gpu_busy=(101, 121))
     assert len(table(lines(found))) == 3
+
+
+def test_a_latency_that_is_not_judged_is_no_change_of_a_row_that_is_the_same() -> None:
+    pairs = (TimedPair(None, 1.0, 12, 50.0, 50.0),) * 4
+    same = Paired(
+        "same", ratio=1.0, pairs=pairs, baseline_us=50.0, current_us=50.0,
+        baseline_latency_us=80.0, current_latency_us=90.0,
+    )  # fmt: skip
+    kernels = KernelDiff(baseline_kernels=4, current_kernels=4)
+    one = ProfileComparison(source="revision", change="same", kernels=kernels, paired=same)
+    assert list(deltas_of(one)) == ["kernels"]
+    assert "80.0" not in " ".join(lines(replace(one, test="tests/test_mlp.py::same")))
+    slower = replace(one, change="worse", paired=replace(same, change="worse", ratio=1.1))
+    assert "latency" in deltas_of(slower)
 
 
 def test_each_earlier_run_has_its_value() -> None:

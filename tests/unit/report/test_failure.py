@@ -35,7 +35,8 @@ def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     assert all("mlp.py:31" in line for line in lines[4:9])
     assert lines[9:] == [
         "  ",
-        "  to do: launch fewer kernels, or allow max_kernels(5) and max_launches(5)",
+        "  to do: launch fewer kernels",
+        "  if intended, allow max_kernels(5) and max_launches(5)",
     ]
 
 
@@ -61,10 +62,31 @@ def test_a_kept_limit_is_not_told() -> None:
     assert not any("max_syncs" in line for line in lines)
 
 
+def test_of_an_exceeded_time_the_first_line_has_the_place_and_the_next_how_sure_it_is() -> None:
+    kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP[:2]]
+    slow = profile(kernels, [around("cuda_time", 200.0)])
+    assert message(slow, TEST, max_cuda_time="100us")[:4] == [
+        "max_cuda_time: 205.5us > 100.0us at mlp.py:31",
+        "  +105.5 %, 99 % CI 201.0..210.0us, 12 rounds",
+        "  nvjet 256x128x64 TNT takes 10.0us",  # there is no room for it above
+        "  at test_mlp.py:31",
+    ]
+
+
+def test_what_is_launched_most_often_is_named_in_the_first_line_without_these_words() -> None:
+    kernels = [kernel(MUL, "aten::mul", source="mlp.py:7")] * 2
+    kernels.append(msgspec.structs.replace(MLP[1], source="mlp.py:8"))
+    lines = message(profile(kernels), max_kernels=1)
+    assert lines[:2] == [
+        "max_kernels: 3 > 1 at mlp.py:7: vectorized_elementwise [mul] x2 and others",
+        "  kernels (> launched most often):",
+    ]
+
+
 def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
     lines = message(mlp(around("cuda_time", 100.0)), max_cuda_time="105us", max_kernels=1)
     assert lines[0] == "max_kernels: 5 > 1"
-    assert lines[1].endswith("undecided, the interval holds the limit")
+    assert lines[1].endswith("undecided, the limit is inside the interval")
 
 
 def test_a_disturbed_time_says_by_what() -> None:
@@ -143,7 +165,7 @@ def test_copies_that_a_limit_of_one_direction_counts_are_marked() -> None:
 
 
 def test_where_no_kernels_were_launched_it_is_said() -> None:
-    assert "  no kernels were launched" in message(COPIES, max_memcpys=0)
+    assert "  no kernels were launched" in message(COPIES, max_memcpys=0, expect_kernels=["mm"])
 
 
 WAITING = mlp(counted("syncs", 1), waits=(Wait("cudaStreamSynchronize", ("aten::item",)),))
@@ -151,6 +173,17 @@ WAITING = mlp(counted("syncs", 1), waits=(Wait("cudaStreamSynchronize", ("aten::
 
 def test_waits_are_shown_where_waits_are_the_violation() -> None:
     assert any("cudaStreamSynchronize" in line for line in message(WAITING, max_syncs=0))
+
+
+@pytest.mark.parametrize(
+    ("of", "limits"), [(WAITING, {"max_syncs": 0}), (COPIES, {"max_memcpys": 0})]
+)
+def test_where_waits_or_copies_alone_are_the_violation_kernels_are_not_shown(
+    of: Profile, limits: dict[str, int]
+) -> None:
+    (titles,) = [line for line in message(of, **limits) if line.startswith("  #")]
+    assert "kernel" not in titles
+    assert not any("nvjet" in line or "no kernels" in line for line in message(of, **limits))
 
 
 @pytest.mark.parametrize(

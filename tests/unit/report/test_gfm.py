@@ -8,7 +8,7 @@ import re
 import pytest
 from gfm_pages import HOSTILE, Page, rendered
 
-from pytest_kernelprof.report.markdown import code, details, fence, line, row, tag_text, text
+from pytest_kernelprof.report.markdown import code, details, fence, line, tag_text, text
 
 
 def seen(words: str) -> str:
@@ -20,7 +20,7 @@ def seen(words: str) -> str:
 @pytest.mark.parametrize("told", [text, code])
 def test_in_a_cell_it_is_seen_as_it_is(words: str, told: object) -> None:
     assert callable(told)
-    lines = ["| a | b |", "|---|--:|", row(told(words), "end"), row("next", "row")]
+    lines = ["| a | b |", "|---|--:|", f"| {told(words)} | end |", "| next | row |"]
     page = rendered("\n".join(lines))
     assert page.tables == [[["a", "b"], [seen(words), "end"], ["next", "row"]]]
     assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td", "code", "span"}
@@ -33,6 +33,27 @@ def test_in_a_heading_and_a_paragraph_it_is_seen_as_it_is(words: str) -> None:
     of = f"Of {seen(words)}".strip()
     assert page.texts("h3") == [of]
     assert page.tags <= {"h3", "p", "strong", "span"}
+    assert not page.notified
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_at_the_end_of_a_heading_it_is_seen_as_it_is(words: str) -> None:
+    page = rendered(f"#### Of {text(words)}\n")
+    assert page.texts("h4") == [f"Of {seen(words)}".strip()]
+    assert page.tags <= {"h4", "span"}
+    assert not page.notified
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_where_a_paragraph_or_an_item_begins_it_is_seen_as_it_is(words: str) -> None:
+    items = f"- {text(words)}\n- end\n"
+    page = rendered(f"{text(words)}<br>end\n\n{items}\n<sub>{text(words)}<br>end</sub>\n")
+    told = f"{seen(words)} / end".strip()
+    assert page.texts("p") == [told, told]
+    assert page.texts("li") == [seen(words), "end"]
+    assert page.texts("sub") == [told]
+    assert page.tags <= {"p", "br", "ul", "li", "sub", "span"}
+    assert page.unclosed == []
     assert not page.notified
 
 

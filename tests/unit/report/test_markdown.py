@@ -15,6 +15,7 @@ from records import (
     GELU,
     GEMM,
     LINEAR,
+    MLP,
     MUL,
     calls_of,
     held_to,
@@ -43,21 +44,7 @@ from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
 ALLOWED_TAGS = {
-    *(
-        "h3",
-        "br",
-        "p",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "strong",
-        "code",
-        "span",
-        "sub",
-    ),
+    *("h3", "h4", "br", "p", "strong", "code", "span", "sub"),
     *("details", "summary", "b", "pre", "ul", "li"),
 }
 
@@ -89,7 +76,7 @@ UNDECIDED = Verdict(
     high=200.3,
     rounds=96,
 )
-WHY_UNDECIDED = "the interval holds the limit: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds"
+WHY_UNDECIDED = "the limit is inside the interval: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds"
 LOST = Verdict(limit="max_kernels", outcome="incomplete", why="17 of 18 launches have their kernel")
 
 
@@ -191,12 +178,12 @@ def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
         broken("a/test_a.py::TestIt::test_broken[a-1]"),
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
-    items = [one.split(" / ") for one in page.texts("li")]
+    items = [one.split(" / ") for one in page.items()]
     assert [one[0] for one in items] == [
         "❌ a/test_a.py max_kernels: 5 > 4 (TestIt::test_broken[a-1])",
         "❌ b/test_b.py no number: 17 of 18 (test_lost)",
         "❌ a/test_a.py failed for another reason (test_fails)",
-        "⚠️ b/test_b.py max_cuda_time: undecided (199.4us, limit 200.0us) (test_undecided)",
+        "⚠️ b/test_b.py max_cuda_time undecided: 199.1..200.3us (limit 200.0us) (test_undecided)",
     ]
     assert items[-1][1] == WHY_UNDECIDED
     assert page.tables == []
@@ -206,41 +193,164 @@ def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    *told, do = found.split("\n")[4].split("<br>")
-    *_, empty, details, _ = found.split("\n")[5:11]
-    assert told == [
-        "- ❌ `a/test_a.py` **max_kernels: 5 > 4** (test_broken\\[a\\|1\\])",
-        "nvjet 256x128x64 TNT x3",
-        "vectorized_elementwise \\[gelu\\]",
-        "vectorized_elementwise \\[mul\\]",
+    head, causes, do, details, *kernels, end, again, facts = found.split("\n\n")[1:]
+    name = "<code>test&#95;broken&#91;a&#124;1&#93;</code>"
+    assert head == f"#### ❌ `a/test_a.py` max_kernels: 5 > 4 ({name})"
+    assert causes.split("\n") == [
+        "- nvjet 256x128x64 TNT x3",
+        "- vectorized_elementwise \\[gelu\\]",
+        "- vectorized_elementwise \\[mul\\]",
     ]
-    assert do == "**To do:** launch fewer kernels, or allow `max_kernels(5)`, then run again:"
-    assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
-    assert empty == ""
+    assert do == "**To do:** launch fewer kernels<br>If intended, allow `max_kernels(5)`."
     assert details == "<details><summary><b>test_broken[a|1]</b>: 5 kernels</summary>"
+    (block,) = kernels
+    assert block.startswith("```text\n")
+    assert block.endswith("\n```")
+    assert end == "</details>"
+    command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
+    assert again.split("\n") == ["#### Run again", *command]
+    assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
+    assert facts.startswith("<sub>NVIDIA H200, torch ")
+
+
+def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
+    slow = msgspec.structs.replace(
+        over(250, 200), limit="max_cuda_time", metric="cuda_time", unit="us"
+    )
+    one = Test("a/test_a.py::test_slow", (calls_of(1, verdicts=(slow,)),), outcome="failed")
+    page = markdown_of(Run((one, broken("b/test_b.py::test_broken"))))
+    heading, *entries, last = re.split(r"^#{3,4} ", page, flags=re.MULTILINE)[1:]
+    assert heading == "❌ kernelprof: 2 of 2 tests break a limit\n\n"
+    for entry, named, kernels in zip(
+        entries,
+        (
+            "`a/test_a.py` max_cuda_time: 250.0us > 200.0us (`test_slow`)",
+            "`b/test_b.py` max_kernels: 5 > 4 (`test_broken`)",
+        ),
+        ("<b>test_slow</b>: 1 kernel", "<b>test_broken</b>: 5 kernels"),
+        strict=True,
+    ):
+        head, _, do, unfolds, block, end = entry.rstrip("\n").split("\n\n")
+        assert head == f"❌ {named}"
+        assert do.startswith("**To do:** ")
+        assert unfolds == f"<details><summary>{kernels}</summary>"
+        assert block.startswith("```text\n")
+        assert end == "</details>"
+    assert last.startswith("Run again\n```sh\npytest ")
+
+
+def test_one_cause_is_in_the_paragraph_and_several_are_a_list() -> None:
+    names = [f"Memcpy DtoH (Device -> {kind})" for kind in ("Pageable", "Pinned")]
+    copied = [Copy(name, "d2h", 4, 1.0, ()) for name in names]
+    limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
+    for copies, told in (
+        (copied[:1], f"copied 4 B: {names[0]}"),
+        (copied, f"- copied 8 B: {names[0]}\n- {names[1]}"),
+    ):
+        test = Test("t.py::test_it", (calls_of(1, copies=tuple(copies), verdicts=(limit,)),))
+        _, _, causes, do, *_ = markdown_of(Run((test,))).split("\n\n")
+        assert causes == told
+        assert do.startswith("**To do:** copy less often<br>")
+
+
+def test_commands_stand_once_after_all_entries_before_the_facts() -> None:
+    taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
+    new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
+    page = page_of(broken("t.py::test_a"), broken("t.py::test_b"), new)
+    assert page.texts("h4")[-2:] == ["Run again", "To accept, if intended"]
+    assert page.raw_texts("pre")[-2:] == [
+        "pytest t.py::test_a t.py::test_b\n",
+        "pytest --kernelprof-update t.py::test_new\n",
+    ]
+    *entries, _, _ = re.split("Run again|To accept, if intended", page.text)
+    assert "To do: " in entries[0]
+    end = page.text.rpartition("pytest --kernelprof-update t.py::test_new\n")[2]
+    assert end.strip() == page.texts("sub")[0]
+
+
+def test_one_line_of_small_print_has_comparisons_notes_and_the_machine() -> None:
+    bases = (
+        msgspec.structs.replace(MAIN, profiles=(), notes=("# main is old", "@me, </sub>")),
+        RunComparison(source="run", name="old.json", notes=("- none",)),
+    )
+    page = page_of(against_main(compared("t.py::test_it", 5, 5), KEPT), baselines=bases)
+    (facts,) = page.texts("sub")
+    assert page.texts("p") == [facts]
+    against, *notes, last = facts.split(" / ")
+    assert against.startswith("against main (abc1234): 1 unchanged; same number of kernels; ")
+    assert notes == [
+        "# main is old",
+        "@me, </sub>",
+        "against old.json: nothing was compared",
+        "- none",
+    ]
+    assert last.startswith("NVIDIA H200, torch ")
+    assert not page.notified
+    assert page.unclosed == []
+
+
+def test_what_changed_and_needs_no_look_is_a_list_in_a_fold() -> None:
+    gone = KernelDiff(
+        baseline_kernels=5,
+        current_kernels=4,
+        changes=(KernelChange("removed", baseline=NEW, at=1),),
+    )
+    tests = (
+        against_main(compared("t.py::test_a", 5, 4, kernels=gone, paired=None), KEPT),
+        against_main(compared("u/t.py::test_b[*-1]", 5, 3, paired=None), KEPT),
+        against_main(compared("t.py::test_same", 5, 5), KEPT),
+    )
+    found = markdown_of(Run(tests, baselines=(MAIN,)))
+    assert found.index("<sub>") < found.index("<details>")
+    title, *lines, end, _ = found.partition("<details>")[2].split("\n")
+    assert (title, end) == ("<summary>also changed</summary>", "</details>")
+    assert [one[:2] for one in lines] == ["", "- ", "- ", ""]
+    assert lines[1] == "- ✅ `t.py` **test_b\\[\\*-1\\]**: better; kernels 5 -> 3"
+    page = rendered(found)
+    assert page.texts("li") == [
+        "✅ t.py test_b[*-1]: better; kernels 5 -> 3",
+        "✅ t.py test_a: better; kernels 5 -> 4; - vectorized_elementwise [mul] at mlp.py:42",
+    ]
+    assert page.items() == []
 
 
 def test_a_cause_without_a_line_has_that_of_the_call() -> None:
     exceeded = msgspec.structs.replace(over(180, 100), limit="max_latency", metric="latency")
     called = mlp(verdicts=(exceeded,), place=Place("test_a.py", 24))
-    (item,) = page_of(Test("test_a.py::test_it", (called,))).texts("li")
+    (item,) = page_of(Test("test_a.py::test_it", (called,))).items()
     assert item.startswith("❌ test_a.py:24 max_latency: 180 > 100")
 
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    item = markdown_of(Run(tuple(tests))).split("\n")[4:8]
-    assert item[0].endswith("<br>**To do:** fix the error, then run again:")
-    assert item[1::2] == ["  ```sh", "  ```"]
-    assert item[2].startswith("  pytest a/test_a.py::test_aaa")
-    assert item[2].endswith("ccc")
+    head, names, do, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
+    assert head == "#### ❌ `a/test_a.py` no (3 tests)"
+    assert names.split("\n") == [f"- test_{i * 200}" for i in "abc"]
+    assert do == "**To do:** fix the error"
+    a, b, c = (one.id for one in tests)
+    block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
+    assert again.split("\n") == ["#### Run again", *block]
+
+
+def test_below_the_items_one_command_stands_for_all_problems() -> None:
+    tests = [
+        Test(f"t.py::test_{n}", (calls_of(n, verdicts=(over(n, 1),)),), outcome="failed")
+        for n in (2, 3)
+    ]
+    tests.append(Test("t.py::test_fails", (mlp(),), outcome="failed"))
+    page = page_of(*tests)
+    assert len(page.items()) == 2
+    assert "run again" not in " ".join(page.items())
+    assert page.texts("h4") == [*(one.partition(" / ")[0] for one in page.items()), "Run again"]
+    (command,) = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
+    assert command == "pytest t.py::test_2 t.py::test_3 t.py::test_fails\n"
 
 
 def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
-    *_, block = page.raw_texts("pre")
+    block, _ = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
     assert page.texts("summary") == ["test_it: 1 copy, 5 kernels"]
 
@@ -257,11 +367,11 @@ def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
 def test_one_cause_in_many_tests_is_told_once() -> None:
     tests = [broken(f"t.py::test_{i}") for i in range(12)]
     page = page_of(*tests)
-    (item,) = page.texts("li")
+    (item,) = page.items()
     head, *told = item.split(" / ")
     assert head == "❌ t.py max_kernels: 5 > 4 (12 tests)"
-    assert told[:8] == [f"test_{i}: max_kernels: 5 > 4" for i in range(8)]
-    assert told[8:10] == ["and 4 more", "nvjet 256x128x64 TNT x3"]
+    assert told[:4] == [f"test_{i}: max_kernels: 5 > 4" for i in range(4)]
+    assert told[4:6] == ["and 8 more", "nvjet 256x128x64 TNT x3"]
     assert item.count("nvjet 256x128x64 TNT x3") == 1
     assert page.texts("summary") == [f"test_{i}: 5 kernels" for i in range(3)]
 
@@ -275,8 +385,9 @@ def test_each_cause_of_a_test_is_told_once() -> None:
     )
     asked_anew = over(1, 0)
     asked_anew = msgspec.structs.replace(asked_anew, limit="max_allocations", metric="allocations")
-    page = page_of(broken(also=(names, asked_anew)))
-    (item,) = page.texts("li")
+    test = Test("test_mlp.py::test_broken", (calls_of(5, verdicts=(over(), names, asked_anew)),))
+    page = page_of(test)
+    (item,) = page.items()
     exceeded = "max_kernels: 5 > 4, expect_kernels: exceeded, 1 more (test_broken)"
     assert item.startswith(f"❌ test_mlp.py {exceeded} / ")
     assert item.count("kernel 5: expected 'gelu', got mul (aten::mul)") == 1
@@ -288,17 +399,18 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     metrics = (*SNAPSHOT.metrics, delta("launches", 4, 6))
     more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
     page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-    (item,) = page.texts("li")
+    (item,) = page.items()
     head, counts, *_ = item.split(" / ")
-    assert head.endswith("new kernel: vectorized_elementwise [mul] (test_it)")
+    assert head.endswith("added kernel: vectorized_elementwise [mul] (test_it)")
     assert counts == "snapshot: kernels 4 -> 5, launches 4 -> 6"
     assert page.text.count("4 -> ") == 2
 
 
 def test_details_unfold_with_the_kernels() -> None:
-    page = page_of(broken())
+    lined = [msgspec.structs.replace(one, source="mlp.py:42") for one in MLP]
+    page = page_of(Test("t.py::test_broken", (profile(lined, verdicts=(over(),)),)))
     assert page.texts("summary") == ["test_broken: 5 kernels"]
-    *_, block = page.raw_texts("pre")
+    block, _ = page.raw_texts("pre")
     legend, titles, *kernels = block.splitlines()
     assert legend == "  kernels (> launched most often):"
     assert titles.startswith("  #  GPU us  kernel ")
@@ -310,9 +422,9 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
-    (item,) = page.texts("li")
+    (item,) = page.items()
     assert item.split(" / ")[1] == "snapshot: kernels 4 -> 5"
-    *_, block = page.raw_texts("pre")
+    block, _ = page.raw_texts("pre")
     assert block.splitlines()[0] == "  against the snapshot: + new"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
@@ -322,9 +434,23 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     assert "pytest --kernelprof-update t.py::test_it" in told
 
 
+def test_signs_of_kernels_that_came_and_went_are_seen_in_a_list() -> None:
+    sides = [KernelSide(kept_name(one), ()) for one in (GELU, MUL)]
+    changes = (KernelChange("removed", sides[0]), KernelChange("added", current=sides[1], at=4))
+    kernels = KernelDiff(baseline_kernels=5, current_kernels=5, changes=changes)
+    found = ProfileComparison(source="snapshot", change="changed", kernels=kernels)
+    report = SnapshotReport(file="t.py", device="H", key="k", state="changed", changes=changes)
+    page = page_of(Test("t.py::test_it", (held_to(mlp(), found),), snapshot=report))
+    assert page.texts("li") == [
+        "snapshot: other kernels, same number",
+        "- vectorized_elementwise [gelu]",
+        "+ vectorized_elementwise [mul]",
+    ]
+
+
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
-    *_, block = page_of(test).raw_texts("pre")
+    block, _ = page_of(test).raw_texts("pre")
     assert block.splitlines() == [
         "  against the snapshot: + new",
         "  kernel                        line       launched by",
@@ -346,27 +472,28 @@ def test_what_changed_against_a_revision() -> None:
         "t.py::test_new", 5, 5, paired=None, kernels=None, change="not compared", reason=why
     )
     page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
-    assert (
-        "Against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
-        "1 more and 2 fewer kernels; 3 calls timed in turn, margin 0 %, "
-        "GPU time -2.4 %." in page.text
-    )
-    assert f"not compared: t.py::test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text
+    (facts,) = page.texts("sub")
+    assert facts.split(" / ") == [
+        "against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
+        "1 more and 2 fewer kernels; 3 calls timed (interleaved), margin 0 %, "
+        "GPU time -2.4 %",
+        f"not compared: t.py::test_new: {why}",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles, all complete · 15 kernels",
+    ]
+    assert f"{why.replace('@', '@' + chr(0x200C))}" in page.text
     wrong = "max_kernels: 5 > 4; worse than main: kernels 4 -> 5"
-    item, *_ = page.texts("li")
-    head = "❌ mlp.py:42 new kernel: vectorized_elementwise [mul] (test_broken)"
+    item, *_ = page.items()
+    head = "❌ mlp.py:42 added kernel: vectorized_elementwise [mul] (test_broken)"
     assert item.startswith(f"{head} / {wrong} / ")
     assert item.endswith(
-        " If intended, allow max_kernels(5), and add --kernelprof-warn-only (for all tests) "
-        "until main has it."
+        " / If intended, allow max_kernels(5), and run with --kernelprof-warn-only (all tests only "
+        "warn) until main has it."
     )
-    (better,) = page.tables
-    assert better == [
-        ["", "test", "what changed"],
-        ["✅", "t.py test_better", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"],
-    ]
-    assert page.texts("summary") == ["test_broken: 5 kernels", "1 profile: better"]
-    _, table = page.raw_texts("pre")
+    assert page.texts("li")[-1] == (
+        "✅ t.py test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
+    )
+    assert page.texts("summary") == ["test_broken: 5 kernels", "also changed"]
+    table, _ = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
@@ -376,10 +503,10 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
     found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
-    item, *_ = page.texts("li")
+    item, *_ = page.items()
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % (test_it)"
     assert item.startswith(f"{head} / ")
-    assert "in 4 of 4 pairs timed in turn (medians 100.0us -> 110.0us)" in item
+    assert "in 4 of 4 interleaved pairs (medians 100.0us -> 110.0us)" in item
     assert item.count("+10.0 %") == 2  # the verdict, and the pairs
     assert page.texts("summary") == ["test_it: 5 kernels"]
 
@@ -387,7 +514,8 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
 def test_where_only_something_got_better_the_change_is_told() -> None:
     page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
-    assert len(page.tables) == 1
+    assert page.texts("li") == ["✅ t.py test_it: better; GPU time +0.0..+0.3 %; kernels 5 -> 3"]
+    assert page.texts("summary") == ["also changed"]
 
 
 @pytest.mark.parametrize(("words", "whole"), [("model.py:17: x", True), ("model.py:100: x", False)])
@@ -417,10 +545,10 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
-    (table,) = page.tables
-    assert [len(cells) for cells in table] == [3, 3]
-    assert line(f"test_less[{name}]") in table[1][1] or len(name) > 20
-    (item,) = page.texts("li")
+    *_, listed = page.texts("li")
+    assert listed.startswith("✅ ")
+    assert line(f"test_less[{name}]") in listed or len(name) > 20
+    (item,) = page.items()
     assert line(f"test_it[{name}]") in item or len(name) > 20
 
 
@@ -469,9 +597,12 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     assert page.unclosed == []
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
+    *_, command = page.raw_texts("pre")  # of all tests, also those that are left out
+    named = "t.py" if tests > 8 else " ".join(f"t.py::test_{i:04}" for i in range(tests))
+    assert command == f"pytest {named} --kernelprof-against=main\n"
     if " task" in told:  # then nothing that matters less is there
-        assert page.texts("summary") == []
-    shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.texts("li")) if one]
+        assert [text for text in page.texts("summary") if " more: " not in text] == []
+    shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.items()) if one]
     assert shown == [f"test_{i:04}" for i in range(len(shown))]
     assert len(shown) >= 3
 
@@ -488,7 +619,7 @@ def test_a_cause_does_not_repeat_what_stands_beside_it() -> None:
     )
     copied = mlp(copies=(copy,), verdicts=(exceeded,))
     page = page_of(Test("t.py::test_it", (copied,), outcome="failed"))
-    (item,) = page.texts("li")
+    (item,) = page.items()
     assert item.count("max_memcpys(d2h)") == 1
     assert item.count("copied 4 B: Memcpy DtoH (Device -> Pageable)") == 1
     assert item.startswith("❌ t.py max_memcpys(d2h): 1 > 0 (test_it) / ")
@@ -515,10 +646,11 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def item_of(run: Run) -> str:
-    """All lines of the one item."""
-    (item,) = (one for one in markdown_of(run, link=linked).split("\n\n") if one.startswith("- "))
-    return item
+def item_of(run: Run) -> list[str]:
+    """The heading, paragraphs and lists of the one item."""
+    told = markdown_of(run, link=linked).split("\n\n")
+    assert [one.startswith("#### ❌ ") for one in told[:3]] == [False, True, False]
+    return told[1 : next(at for at, one in enumerate(told) if one.startswith("<details>"))]
 
 
 @pytest.mark.parametrize(
@@ -531,26 +663,40 @@ def item_of(run: Run) -> str:
     ],
 )
 def test_several_lines_lead_to_all_of_them(lines: tuple[int, ...], link: str) -> None:
-    assert item_of(at_lines(*lines)).startswith(f"- ❌ {link}")
+    head, *_ = item_of(at_lines(*lines))
+    assert head.startswith(f"#### ❌ {link}max_kernels: ")
+
+
+def test_the_place_of_a_cause_is_text_and_leads_nowhere() -> None:
+    kernels = [kernel(MUL, "aten::mul", source="mlp.py:21")] * 2
+    kernels += [kernel(GELU, "aten::gelu", source="other.py:25")]
+    broken = profile(kernels, verdicts=(over(3, 1),), place=CALL)
+    _, causes, _ = item_of(Run((Test("test_mlp.py::test_it", (broken,), outcome="failed"),)))
+    assert causes.split("\n") == [
+        "- vectorized_elementwise \\[mul\\] x2 at mlp.py:21, launched most often",
+        "- vectorized_elementwise \\[gelu\\] at other.py:25",
+    ]
 
 
 @pytest.mark.usefixtures("sources")
 def test_the_code_of_lines_is_shown_where_they_have_an_address() -> None:
-    code = ["  ```python", "  x21 = 'mlp.py'", "  x22 = 'mlp.py'"]
-    two = item_of(at_lines(21, 22)).split("\n")
-    assert two[1:5] == [*code, "  ```"]
-    assert two[5].startswith("  **To do:** ")
-    three = item_of(at_lines(21, 22, 23, 24)).split("\n")
-    assert three[1:6] == [*code, "  x23 = 'mlp.py'", "  ```"]
-    assert three[6].startswith("  **To do:** ")
-    assert rendered("\n".join(two)).raw_texts("pre")[0] == "x21 = 'mlp.py'\nx22 = 'mlp.py'\n"
+    code = ["`x21 = 'mlp.py'`", "`x22 = 'mlp.py'`"]
+    excess = "vectorized_elementwise \\[mul\\]"
+    _, two, do = item_of(at_lines(21, 22))
+    assert two.split("<br>") == [f"{excess} x2", *code]
+    assert do.startswith("**To do:** ")
+    _, three, do = item_of(at_lines(21, 22, 23, 24))
+    assert three.split("<br>") == [f"{excess} x4", *code, "`x23 = 'mlp.py'`"]
+    assert do.startswith("**To do:** ")
+    assert "x22 = 'mlp.py'" in rendered(two).texts("code")
     assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))
-    assert "`other.py:21, 22`" in item_of(at_lines(21, 22, file="other.py"))
-    assert " = 'other.py'" not in item_of(at_lines(21, 22, file="other.py"))
+    head, *other = item_of(at_lines(21, 22, file="other.py"))
+    assert "`other.py:21, 22`" in head
+    assert " = 'other.py'" not in "\n".join(other)
 
 
 @pytest.mark.usefixtures("sources")
 def test_the_line_of_the_call_is_not_shown() -> None:
     call = Place("mlp.py", 3)
-    assert "x3 =" not in item_of(at_lines(3, 3, call=call))
-    assert "x4 =" in item_of(at_lines(4, 4, call=call))
+    assert "x3 =" not in "\n".join(item_of(at_lines(3, 3, call=call)))
+    assert "x4 =" in "\n".join(item_of(at_lines(4, 4, call=call)))

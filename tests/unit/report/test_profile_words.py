@@ -74,9 +74,9 @@ BUSY = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
         ),
         (
             mlp(bound=Bound("overhead", "300us a call")),
-            "rounds; launch-bound (300us a call)",
+            "rounds; overhead-bound (300us a call)",
         ),
-        (mlp(bound=Bound("memory", "busy")), "rounds; not launch-bound (busy)"),
+        (mlp(bound=Bound("memory", "busy")), "rounds; memory-bound (busy)"),
         (
             mlp(conditions=BUSY),
             "; CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)",

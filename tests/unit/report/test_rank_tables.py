@@ -63,10 +63,7 @@ def test_a_failure_names_all_ranks_the_worst_first() -> None:
     profile = judged(of_ranks(*SLOW), max_kernels=1, max_exposed_comm="10%", max_latency="1s")
     first, second, third = failure_message(profile).splitlines()[:3]
     assert first == "max_kernels: 3 > 1 on ranks 1, 0 at ddp.py:8 (+1 more limit exceeded)"
-    assert second.startswith(
-        "max_exposed_comm: 40.0us > 18.0us (10% of the GPU's busy time 180.0us"
-    )
-    assert second.endswith("on rank 0")
+    assert second == "max_exposed_comm: 40.0us > 18.0us on rank 0 at ddp.py:8"
     assert "max_latency" not in third
 
 
@@ -80,7 +77,8 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     )
     assert any("test_step (rank 1)" in one for one in told[2:])
     assert any(one.strip().startswith("Rank 1 comes last to 1 of 1") for one in told)
-    assert any("100.0us on the GPU and 80.0us communicating" in one for one in told)
+    all_told = [plain(line) for line in report_lines(digest, Style(100, verbosity=1))]
+    assert any("100.0us on the GPU and 80.0us communicating" in one for one in all_told)
 
 
 @pytest.mark.parametrize("limits", [{"max_kernels": 2}, {"max_kernels": 9}], ids=str)

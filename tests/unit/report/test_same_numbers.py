@@ -57,7 +57,7 @@ KERNELS, TIME = "84 kernels", "1.20ms on the GPU"  # 37 + 11 + 17 + 19, 407 + 14
 
 
 def terminal(run: Run) -> str:
-    style = Style(140, "utf-8")
+    style = Style(140, "utf-8", 1)
     lines = [plain(line) for line in report_lines(summary_of(run), style)]
     return "\n".join(lines)
 
@@ -81,7 +81,7 @@ def test_the_totals_are_the_same_in_all() -> None:
 
 def test_what_is_broken_has_its_two_numbers_in_all() -> None:
     assert "37 > 31" in terminal(RUN)
-    assert "**max_kernels: 37 > 31**" in markdown_of(RUN)
+    assert "#### ❌ `t.py` max_kernels: 37 > 31 (`test_over`)\n" in markdown_of(RUN)
     assert "37 > 31" in page(RUN)
 
 
@@ -92,7 +92,8 @@ def test_a_comparison_that_failed_has_its_numbers_in_all() -> None:
 
 def test_the_page_tells_the_last_try_of_a_test_that_was_tried_again() -> None:
     needs_a_look, _, others = page(RUN).partition("All other tests")
-    assert needs_a_look.count("test_over") == 3  # where, the command, the row of the last try
+    # Where, its own command, that of all, the row of the last try.
+    assert needs_a_look.count("test_over") == 4
     assert others.partition("This run")[0].count("test_over") == 1  # the first try
 
 

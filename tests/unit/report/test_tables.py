@@ -170,3 +170,13 @@ def test_a_sentence_breaks_at_spaces_and_a_long_word_anywhere() -> None:
     assert wrapped("to be or not", 6) == ["to be", "or not"]
     assert wrapped("a " + "b" * 14, 6) == ["a", "bbbbbb", "bbbbbb", "bb"]
     assert len(wrapped("b" * 100_000, 60)) == 8
+
+
+def test_no_line_begins_with_a_percent_sign_or_an_arrow() -> None:
+    text = "GPU time +8.0 % of 3 -> 4 kernels"
+    for width in range(10, len(text)):
+        lines = wrapped(text, width)
+        assert " ".join(lines) == text
+        assert not any(line.startswith(("%", "->")) for line in lines)
+    assert wrapped("it is +8.0 %", 10) == ["it is", "+8.0 %"]
+    assert wrapped("kernels 3 -> 4", 10) == ["kernels", "3 -> 4"]

@@ -129,28 +129,36 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:19] == [
+    assert lines[:27] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
-        "  vectorized_elementwise [mul] x2 at mlp.py:31",
+        "  vectorized_elementwise [mul] x2 at mlp.py:31, launched most often",
         "  nvjet 256x128x64 TNT",
         "  vectorized_elementwise [gelu]",
-        "  to do: launch fewer kernels, or allow max_kernels(4), then run again:",
-        "    pytest tests/test_training.py::test_step",
+        "  to do: launch fewer kernels",
+        "  if intended, allow max_kernels(4)",
         "",
         "! tests/test_story.py: no number: 17 of 18 launches have their kernel, after 3",
         "  tries (test_lost)",
-        "  to do: run these tests alone: pytest tests/test_story.py::test_lost",
+        "  to do: run these tests alone",
         "",
-        "? tests/test_rows.py: max_cuda_time: undecided (199.4us, limit 200.0us)",
+        "? tests/test_rows.py: max_cuda_time undecided: 199.1..200.3us (limit 200.0us)",
         "  (test_near[gated-bf16])",
-        "  the interval holds the limit: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds",
-        "  to do: take more rounds:",
-        "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
+        "  the limit is inside the interval: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds",
+        "  to do: take more rounds",
         "  if it stays undecided, allow max_cuda_time('210us')",
         "",
+        "run again:",
+        "    pytest tests/test_training.py::test_step",
+        "",
+        "run these tests alone:",
+        "    pytest tests/test_story.py::test_lost",
+        "",
+        "take more rounds:",
+        "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
+        "",
     ]
-    assert lines[19:27] == [
+    assert lines[27:35] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
@@ -167,6 +175,37 @@ def test_the_report_is_a_section_with_the_verdict_first() -> None:
     write_report(terminal, Run((of("a.py::t", kept()),)))
     assert terminal.sections == ["kernel profiles"]
     assert terminal.lines[0] == "1 of 1 test is within its limits."
+
+
+@pytest.mark.parametrize(("style", "told"), [("no", True), ("auto", False), ("short", False)])
+def test_causes_of_failed_tests_are_told_where_no_failure_was_printed(
+    style: str, *, told: bool
+) -> None:
+    terminal: Any = Terminal(80)
+    terminal.config.getoption = lambda *_: style
+    lost = mlp(
+        verdicts=(limit("incomplete", why="lost"),),
+        integrity=Integrity(("17 of 18 launches have their kernel",)),
+    )
+    write_report(
+        terminal,
+        Run(
+            (
+                of("a.py::t", over(), outcome="failed"),
+                of("a.py::many", came_at(*range(31, 36)), outcome="failed"),
+                of("b.py::lost", lost, outcome="error"),
+            )
+        ),
+    )
+    assert ("  + k35 at m.py:35" in terminal.lines) == told
+    assert ("  2 more" in terminal.lines) != told
+    assert "  vectorized_elementwise [mul]" in terminal.lines  # instead of "1 more"
+    for line in (
+        "✗ tests/a.py: max_kernels: 5 > 4 (t)",
+        "  to do: launch fewer kernels",
+        "  if intended, allow max_kernels(5)",
+    ):
+        assert line in terminal.lines
 
 
 def test_where_nothing_was_profiled_nothing_is_written() -> None:
@@ -412,7 +451,7 @@ def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> Non
             of("a.py::t", mlp(), outcome="failed"), of("b.py::lost", lost), of("b.py::well", mlp())
         )
     )
-    assert lines[1:] == [
+    assert lines[1:7] == [
         *("tests/b.py", "! lost"),
         *("tests/a.py", "✗ 5 t"),
         *("tests/b.py", "5 well"),
@@ -436,8 +475,8 @@ def came_at(*lines: int, name: str = "k{}") -> Profile:
 def test_the_place_follows_the_cause_one_thing_a_line_without_its_operators() -> None:
     for width in (80, 100, 120):
         lines = told(of("a.py::t", came_at(31, 42), outcome="failed"), width=width)
-        assert lines[1] == "✗ m.py:31: new kernel: k31 (t)"
-        assert lines[2] == "  + k42 at m.py:42"
+        assert lines[1] == "✗ m.py:31: added kernel: k31 (t)"
+        assert lines[2:4] == ["  worse than the revision: kernels 5 -> 7", "  + k42 at m.py:42"]
         assert "from aten" not in " ".join(lines)
         assert sum("m.py:" in line for line in lines) == 2
 
@@ -448,13 +487,14 @@ def test_of_two_new_kernels_of_one_name_both_lines_are_told() -> None:
     assert any("42" in line for line in lines)
 
 
-@pytest.mark.parametrize(("number", "more"), [(9, []), (13, ["  and 4 more"])])
+@pytest.mark.parametrize(("number", "more"), [(9, []), (12, ["  and 3 more"])])
 def test_of_many_causes_eight_are_told_in_the_list(number: int, more: list[str]) -> None:
     lines = told(of("a.py::t", came_at(*range(31, 31 + number)), outcome="failed"))
+    worse = f"  worse than the revision: kernels 5 -> {5 + number}"
     causes = [f"  + k{line} at m.py:{line}" for line in range(32, 40)]
     end = next(i for i, line in enumerate(lines) if line.startswith("  to do: "))
-    assert lines[1] == "✗ m.py:31: new kernel: k31 (t)"
-    assert lines[2:end] == [*causes, *more]
+    assert lines[1] == "✗ m.py:31: added kernel: k31 (t)"
+    assert lines[2:end] == [worse, *causes, *more]
 
 
 @pytest.mark.parametrize(
@@ -488,6 +528,47 @@ def test_the_line_of_the_call_has_no_code_in_the_list() -> None:
     assert not any("code" in plain(line) for line in lines)
 
 
+def over_at(line: int) -> Profile:
+    """Of kernels that are launched at one line, too many of them."""
+    kernels = [kernel(MUL, "aten::mul", source=f"model/m.py:{line}")] * line
+    return profile(kernels, verdicts=(kernels_limit("failed", line, 1),))
+
+
+@pytest.mark.parametrize(
+    ("width", "command"),
+    [
+        (80, ["    pytest tests/a.py::test_6 tests/a.py::test_7"]),
+        (49, ["    pytest tests/a.py::test_6 tests/a.py::test_7"]),
+        (40, ["    pytest tests/a.py::test_6 \\", "      tests/a.py::test_7"]),
+    ],
+)
+def test_below_the_list_one_command_stands_for_all_problems(width: int, command: list[str]) -> None:
+    tests = [of(f"a.py::test_{line}", over_at(line), outcome="failed") for line in (6, 7)]
+    lines = told(*tests, width=width)
+    assert sum(line.startswith(("✗ m.py:7: ", "✗ m.py:6: ")) for line in lines) == 2
+    assert lines.count("  to do: launch fewer kernels") == 2
+    assert " ".join(lines).count("run again") == 1
+    at = lines.index("run again:")
+    assert lines[at - 1 : at + len(command) + 2] == ["", "run again:", *command, ""]
+
+
+def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empty() -> None:
+    lines = told(*(of(f"a.py::test_{n}", over_at(n), outcome="failed") for n in range(2, 10)))
+    assert sum(line.startswith("✗ m.py:") for line in lines) == 6
+    assert lines.count("  2 more below") == 1
+    assert [line for line in lines if line.endswith(":")] == ["run again:"]
+    assert not any(line.strip().startswith(":") for line in lines)
+
+
+def test_what_to_do_wraps_below_its_label() -> None:
+    lines = told(of("a.py::t", over(), outcome="failed"), width=32)
+    at = lines.index("  to do: launch fewer kernels")
+    assert lines[at + 1 : at + 3] == ["  if intended, allow", "  max_kernels(5)"]
+    lines = told(of("a.py::t", over(), outcome="failed"), width=24)
+    at = lines.index("  to do: launch fewer")
+    assert lines[at + 1] == "  kernels"
+
+
 # q, v, vv.
 
 
@@ -499,7 +580,9 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  nvjet 256x128x64 TNT x3",
         "  vectorized_elementwise [gelu]",
         "  vectorized_elementwise [mul]",
-        "  to do: launch fewer kernels, or allow max_kernels(5), then run again:",
+        "  to do: launch fewer kernels",
+        "  if intended, allow max_kernels(5)",
+        "run again:",
         "    pytest tests/a.py::bad",
         "  kernels  GPU us  test",
         "tests/a.py",
@@ -596,7 +679,11 @@ def test_of_many_pieces_of_advice_three_are_told() -> None:
 def test_why_tests_may_be_missing_is_told() -> None:
     found = Run((of("a.py::t", kept()),), unfinished=("interrupted",))
     lines = [plain(line) for line in report_lines(summary_of(found), Style())]
-    assert "unfinished   tests may be missing: interrupted" in lines
+    assert lines[:3] == [
+        "1 of 1 test is within its limits.",
+        "unfinished   tests may be missing: interrupted",
+        "",
+    ]
 
 
 def test_kernels_beyond_those_one_by_one_count_among_the_hottest() -> None:
@@ -627,6 +714,13 @@ def test_red_is_the_mark_and_the_broken_cell() -> None:
         "  5 > 4",
         "1 of 1 test breaks a limit.",
     }
+
+
+def test_in_the_list_where_to_look_and_what_to_do_are_bold() -> None:
+    found = colours(of("a.py::t", over(), outcome="failed"))
+    assert "tests/a.py: max_kernels: 5 > 4 (t)" in found["bold"]
+    assert "to do: " in found["bold"]
+    assert not any("launch fewer" in text for texts in found.values() for text in texts)
 
 
 def test_a_metric_that_has_a_column_is_not_told_by_its_cause_too() -> None:

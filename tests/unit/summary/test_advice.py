@@ -8,27 +8,34 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import held_to, kernel, mlp, profile
+from records import CPU, held_to, kernel, mlp, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.kinds import COMPARISONS, KINDS, parse_keyword
 from pytest_kernelprof.records.comparison import (
+    LIMIT_OF,
     KernelDiff,
     MetricDelta,
     Paired,
     ProfileComparison,
     RunComparison,
+    SnapshotReport,
+    Source,
+    TestState,
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Cause, Place, Verdict
 from pytest_kernelprof.summary.advice import (
+    commands_of,
     cure_words,
     intended_words,
     tasks_of,
     update_command,
 )
+from pytest_kernelprof.summary.records import Problem, Remedy
 from pytest_kernelprof.summary.run import summary_of
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
@@ -80,7 +87,8 @@ def test_the_limit_that_is_advised_can_be_written_and_would_hold(
         limit=name, qualifier=qualifier, outcome="failed", unit=unit, metric=metric,
         measured=measured, **more,
     )  # fmt: skip
-    call = ast.parse(cure_words([verdict]).partition("or allow ")[2], mode="eval").body
+    told = intended_words([verdict]).removeprefix("if intended, allow ")
+    call = ast.parse(told, mode="eval").body
     assert isinstance(call, ast.Call)
     keywords = {one.arg or "": ast.literal_eval(one.value) for one in call.keywords}
     limit = getattr(kinds, ast.unparse(call.func))(*map(ast.literal_eval, call.args), **keywords)
@@ -105,14 +113,15 @@ def test_a_speedup_that_is_missed_is_no_limit_to_raise() -> None:
         measured=1.05,
     )  # fmt: skip
     over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=3)
-    assert cure_words([over, slow]).endswith("or allow max_kernels(3)")
+    assert intended_words([over, slow]) == "if intended, allow max_kernels(3)"
+    assert intended_words([slow]) == ""
 
 
 @pytest.mark.parametrize(
     ("kernels", "command"),
     [
-        ("kernels", "accept the snapshot with --kernelprof-update"),
-        ("operators", "accept the snapshot with --kernelprof-update --kernelprof-device=cpu"),
+        ("kernels", "accept it in a snapshot with --kernelprof-update"),
+        ("operators", "accept it in a snapshot with --kernelprof-update --kernelprof-device=cpu"),
     ],
 )
 def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_measured(
@@ -122,12 +131,10 @@ def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_m
     diff = KernelDiff(baseline_kernels=2, current_kernels=3, what=kernels)
     found = ProfileComparison(source="snapshot", change="worse", kernels=diff)
     exceeded = Verdict(limit="snapshot", outcome="failed", comparison=found)
-    assert cure_words([over, exceeded]).endswith(f"max_kernels(3); then {command}")
-    assert intended_words([over, exceeded], "main") == (
-        f"if intended, allow max_kernels(3), and {command}"
-    )
-    until = "--kernelprof-warn-only (for all tests) until main has it"
-    assert intended_words([over], "main").endswith(until)
+    assert cure_words([over, exceeded]) == "launch fewer kernels"
+    assert intended_words([over, exceeded]) == f"if intended, allow max_kernels(3), and {command}"
+    assert intended_words([exceeded]) == ""  # another command accepts it, or nothing does
+    assert intended_words([over]) == "if intended, allow max_kernels(3)"
 
 
 def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() -> None:
@@ -145,7 +152,50 @@ def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() 
     assert intended(also=(over,)) == (
         "if intended, allow max_launches(3) and kernelprof(margin='10%') until main has it"
     )
-    assert intended(more).startswith("if intended, add --kernelprof-warn-only ")
+    assert intended(more).startswith("if intended, run with --kernelprof-warn-only ")
+
+
+def judged_worse(source: Source, *names: str, kernels: Any = "kernels", us: float = 0) -> Verdict:
+    """By metrics, and by a time where one is given."""
+    metrics = tuple(
+        MetricDelta(name=name, baselines=(3,), current=4, change="worse", judged=True)
+        for name in names
+    )
+    pairs = (TimedPair(None, 1.084, 12, us, us * 1.084),) if us else ()
+    found = ProfileComparison(
+        source=source,
+        change="worse",
+        kernels=KernelDiff(baseline_kernels=3, current_kernels=4, what=kernels),
+        metrics=metrics,
+        paired=Paired("worse", ratio=1.084, pairs=pairs, agreeing=1) if us else None,
+    )
+    return Verdict(limit=LIMIT_OF[source], outcome="failed", comparison=found)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "accepted"),
+    [
+        (judged_worse("revision", "kernels"), ""),
+        (judged_worse("revision", "kernels", "launches", "memcpys", "syncs"), ""),
+        (judged_worse("revision", "kernels", kernels="operators"), " --kernelprof-device=cpu"),
+        (judged_worse("revision", "peak_memory"), None),
+        (judged_worse("revision", "kernels", "peak_memory"), None),
+        (judged_worse("revision", "kernels", us=40.0), None),
+        (judged_worse("run", "kernels"), None),
+    ],
+    ids=["count", "counts", "on the CPU", "memory", "both", "slower and more", "earlier run"],
+)
+def test_what_a_snapshot_accepts_is_advised_and_warnings_alone_where_it_does_not(
+    verdict: Verdict, accepted: str | None
+) -> None:
+    until = "run with --kernelprof-warn-only (all tests only warn) until main has it"
+    snapshot = f"accept it in a snapshot with --kernelprof-update{accepted}"
+    helps = until if accepted is None else snapshot
+    assert intended_words([verdict], "main") == f"if intended, {helps}"
+    over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=4)
+    assert intended_words([over, verdict], "main") == (
+        f"if intended, allow max_kernels(4), and {helps}"
+    )
 
 
 def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> None:
@@ -177,14 +227,14 @@ def over_by(measured: int, *lines: int, name: str = "test_a") -> Test:
     return Test(f"t.py::{name}", (profile(kernels, verdicts=(over,)),), outcome="failed")
 
 
-@pytest.mark.parametrize(("number", "more"), [(2, ()), (8, ()), (11, ("and 3 more",))])
+@pytest.mark.parametrize(("number", "more"), [(2, ()), (4, ()), (11, ("and 7 more",))])
 def test_of_several_tests_it_is_told_what_is_wrong_with_each(
     number: int, more: tuple[str, ...]
 ) -> None:
     tests = tuple(over_by(20 - i, 7, 7, 7, 7, name=f"test_{i}") for i in range(number))
     (task,) = tasks_of(summary_of(Run(tests)).problems)
     assert task.test == f"{number} tests"
-    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(min(number, 8))]
+    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(min(number, 4))]
     assert task.found == (*each, *more)
 
 
@@ -199,8 +249,93 @@ def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
     )
     run = Run((Test("t.py::test_a", (held_to(new, worse),), outcome="failed"),))
     (task,) = tasks_of(summary_of(run).problems)
-    assert task.what == "new kernel: d"
+    assert task.what == "added kernel: d"
     assert task.found == ("snapshot: kernels 3 -> 4",)
+
+
+def commands(*tests: Test) -> list[tuple[str, str]]:
+    return list(commands_of(summary_of(Run(tests)).problems))
+
+
+def test_problems_whose_commands_differ_in_their_tests_alone_have_one_command() -> None:
+    several = [over_by(4, 7, 7, 7, 7), over_by(5, 8, 8, 8, 8, 8, name="test_b")]
+    assert len(summary_of(Run(tuple(several))).problems) == 2
+    assert commands(*several) == [("run again", "pytest t.py::test_a t.py::test_b")]
+    on_cpu = replace(several[1], profiles=(replace(several[1].profiles[0], environment=CPU),))
+    assert sorted(commands(several[0], on_cpu)) == [
+        ("run again", "pytest t.py::test_a"),
+        ("run again", "pytest t.py::test_b --kernelprof-device=cpu"),
+    ]
+
+
+def kept_as(name: str, state: TestState) -> Test:
+    report = SnapshotReport(file="t.py", device="H200", key=name, state=state)
+    return Test(f"t.py::{name}", (mlp(),), snapshot=report)
+
+
+def test_updates_that_do_different_things_have_one_command() -> None:
+    both = [("to update the snapshots", "pytest --kernelprof-update t.py::test_a t.py::test_b")]
+    assert commands(kept_as("test_a", "changed"), kept_as("test_b", "changed")) == both
+    assert commands(kept_as("test_a", "changed"), kept_as("test_b", "missing")) == both
+
+
+def exceeding(name: str) -> Test:
+    """A test that fails by its snapshot, which can be updated."""
+    old, new = (profile([kernel(one, one) for one in names]) for names in ("abc", "abcd"))
+    worse = ProfileComparison(source="snapshot", change="worse", kernels=diff_profiles(old, new))
+    report = SnapshotReport(file="t.py", device="H200", key=name, accepts=True)
+    taken = held_to(new, worse)
+    return Test(f"t.py::{name}", (taken,), outcome="failed", snapshot=report)
+
+
+def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> None:
+    assert commands(exceeding("test_a"), kept_as("test_b", "changed"), exceeding("test_c")) == [
+        ("to accept, if intended", "pytest --kernelprof-update t.py::test_a t.py::test_c"),
+        ("to update the snapshots", "pytest --kernelprof-update t.py::test_b"),
+    ]
+
+
+def test_what_is_to_be_done_otherwise_has_a_command_of_its_own() -> None:
+    lost = mlp(integrity=Integrity(("17 of 18 launches have their kernel",)))
+    assert commands(over_by(4, 7, 7, 7, 7), Test("t.py::test_b", (lost,), outcome="error")) == [
+        ("run again", "pytest t.py::test_a"),
+        ("run these tests alone", "pytest t.py::test_b"),
+    ]
+
+
+def test_without_a_command_there_is_none() -> None:
+    assert list(commands_of([Problem(None, (), Remedy("what nothing checks"))])) == []
+
+
+@pytest.mark.parametrize(("files", "all_failed", "told"), [
+    (40, True, " ".join(f"t{i}.py" for i in range(40))),
+    (40, False, " ".join(f"t{i}.py" for i in range(40))),
+    (41, True, "t0.py::test_a"),
+])  # fmt: skip
+def test_of_more_than_forty_files_a_command_is_for_the_first_test(
+    files: int, *, all_failed: bool, told: str
+) -> None:
+    def of(file: str, name: str) -> Test:
+        if all_failed:
+            return Test(f"{file}::{name}", outcome="failed", why="no")
+        return replace(kept_as(name, "missing"), id=f"{file}::{name}")
+
+    tests = [of(f"t{i}.py", name) for i in range(files) for name in ("test_a", "test_b")]
+    ((_, command),) = commands(*tests)
+    assert command == f"pytest {'' if all_failed else '--kernelprof-update '}{told}"
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(8, " ".join(f"t.py::test_{i}" for i in range(8))), (9, "t.py")],
+)
+def test_up_to_eight_tests_are_named_in_a_command_and_more_given_by_their_files(
+    number: int, told: str
+) -> None:
+    tests = [over_by(20 - i, *[7 + i % 2] * 4, name=f"test_{i}") for i in range(number)]
+    ((does, command),) = commands(*tests)
+    assert does == "run again"
+    assert sorted(command.split()) == sorted(f"pytest {told}".split())
 
 
 def test_of_very_many_problems_the_first_are_told_and_the_others_counted() -> None:
@@ -227,7 +362,7 @@ def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
     test = Test("t.py::test_a", (mlp(verdicts=(open_,)),))
     run = Run((test,), baselines=(RunComparison(source="revision", name="main (abc1234)"),))
     (problem,) = summary_of(run).problems
-    assert "compare with main again" in problem.remedy.what
+    assert "compare with main again" in problem.remedy.first
     advised = re.findall(r"kernelprof\(margin='(.*)'\)", problem.remedy.intended)
     assert advised == ([margin] if margin else [])
 

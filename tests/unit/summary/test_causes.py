@@ -25,11 +25,20 @@ from pytest_kernelprof.records.comparison import (
 )
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.environment import Conditions, Neighbour
-from pytest_kernelprof.records.profile import Bound, Cause, Copy, Kernel, Place, Profile, Wait
+from pytest_kernelprof.records.profile import (
+    Bound,
+    Cause,
+    Copy,
+    Kernel,
+    Place,
+    Profile,
+    Verdict,
+    Wait,
+)
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.verdicts import causes_of, causes_of_diff
+from pytest_kernelprof.summary.verdicts import causes_of, causes_of_diff, found_by
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
@@ -195,14 +204,14 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
-        "GPU time +8.0 % in 4 of 4 pairs timed in turn (medians 100.0us -> 108.0us)"
+        "GPU time +8.0 % in 4 of 4 interleaved pairs (medians 100.0us -> 108.0us)"
     ]
     assert digest.sentence == "1 of 1 test is worse than main (abc)."
 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    told = "GPU time +8.0 % in 4 pairs timed in turn (medians 100.0us -> 108.0us); undecided, "
+    told = "GPU time +8.0 % in 4 interleaved pairs (medians 100.0us -> 108.0us); undecided, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
         (in_turn(change="undecided", disturbed=busy),
@@ -211,6 +220,39 @@ def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
         perhaps = ProfileComparison(source="revision", change="undecided", paired=paired)
         (cause,) = causes_of(held_to(mlp(), perhaps), "undecided")
         assert cause.text == told + why
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ({"low": 198.4, "high": 201.6}, "198.4..201.6us (limit 200.0us)"),
+        ({"low": 198.4}, "200.1us (limit 200.0us)"),
+        ({}, "200.1us (limit 200.0us)"),
+    ],
+)
+def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
+    ends: dict[str, float], words: str
+) -> None:
+    undecided = Verdict(
+        limit="max_cuda_time",
+        outcome="undecided",
+        metric="cuda_time",
+        unit="us",
+        measured=200.1,
+        allowed=200.0,
+        **ends,  # type: ignore[arg-type]
+    )
+    assert list(found_by([undecided])) == [f"max_cuda_time undecided: {words}"]
+
+
+def test_the_cause_of_a_latency_is_what_bounds_it_where_that_is_known() -> None:
+    slow = mlp(timed("latency", [100.0]), timed("gpu_busy", [30.0]))
+    bound = replace(slow, bound=Bound("overhead", "back-to-back calls take 90.0us"))
+    causes = [broken(one, max_latency="50us")[0].text for one in (slow, bound)]
+    assert causes == [
+        "the GPU works 30.0us of 100.0us",
+        "overhead-bound (back-to-back calls take 90.0us)",
+    ]
 
 
 def test_what_a_baseline_has_and_the_profile_lacks_is_incomplete_and_says_so() -> None:

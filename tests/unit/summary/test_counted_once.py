@@ -95,6 +95,33 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
 
 
 @pytest.mark.parametrize(
+    ("worse", "over", "sentence"),
+    [
+        ("a", "a", "1 of 2 tests is worse than main (abc1234) and breaks a limit."),
+        ("ab", "ab", "2 of 2 tests are worse than main (abc1234) and break a limit."),
+        ("ab", "a", "1 of 2 tests breaks a limit, 2 of 2 tests are worse than main (abc1234)."),
+        ("a", "b", "1 of 2 tests breaks a limit, 1 of 2 tests is worse than main (abc1234)."),
+    ],
+)
+def test_tests_that_break_a_limit_and_are_worse_are_told_once(
+    worse: str, over: str, sentence: str
+) -> None:
+    def of(name: str) -> Test:
+        change: Change = "worse" if name in worse else "same"
+        more = MetricDelta(name="kernels", baselines=(4,), current=5, change=change, judged=True)
+        found = ProfileComparison(
+            source="revision", test=f"t.py::{name}", change=change, metrics=(more,)
+        )
+        taken = held_to(one(kernels("failed" if name in over else "passed")), found)
+        failed = name in worse + over
+        return Test(f"t.py::{name}", (taken,), outcome="failed" if failed else "passed")
+
+    base = RunComparison(source="revision", name="main (abc1234)")
+    run = Run((of("a"), of("b")), baselines=(base,))
+    assert summary_of(run).sentence == sentence
+
+
+@pytest.mark.parametrize(
     ("outcome", "ended", "sentence", "overall"),
     [
         ("passed", "passed", "1 of 1 test is within its limits.", "passed"),

@@ -52,6 +52,7 @@ MUL_ALONE = kernel(MUL, "aten::mul")
 COPY = kernel(
     "void at::native::elementwise_kernel<128, direct_copy_kernel_cuda>(int)", "aten::copy_"
 )
+COPY_AT_7 = replace(COPY, source="mlp.py:7")
 
 
 def test_each_that_is_new_is_known_by_its_position() -> None:
@@ -161,10 +162,18 @@ def offending(kernels: list[Kernel], *verdicts: Verdict) -> dict[int, str]:
 
 
 def test_of_too_many_kernels_the_most_frequent_kind_offends() -> None:
-    several = [*MLP[:2], COPY, COPY]
+    several = [*MLP[:2], COPY_AT_7, COPY_AT_7]
     assert offending(several, broken(3)) == dict.fromkeys((2, 3), "launched most often")
     assert offending(several[:3], broken(2)) == {}  # which of them is not known
+    assert offending([*MLP[:2], COPY, COPY], broken(3)) == {}  # nor where
+    assert offending(several[2:], broken(1)) == dict.fromkeys((0, 1), "launched most often")
     assert offending(several, broken(0)) == dict.fromkeys(range(4), "none is allowed")
+
+
+def test_of_kernels_of_one_name_at_several_lines_those_of_one_line_are_a_kind() -> None:
+    muls = [kernel("mul", "aten::mul", source=f"mlp.py:{line}") for line in (7, 8, 9, 5)]
+    two = [kernel("gelu", "aten::gelu", source="mlp.py:9")] * 2
+    assert offending([*muls, *two], broken(1)) == dict.fromkeys((4, 5), "launched most often")
 
 
 def test_of_a_pattern_those_offend_that_it_counts() -> None:
@@ -205,7 +214,7 @@ LONG = Verdict(
     ],
 )
 def test_each_that_offends_says_why(verdict: Verdict, whys: dict[int, str]) -> None:
-    assert offending(list(MLP), verdict) == whys
+    assert offending([replace(one, source="mlp.py:42") for one in MLP], verdict) == whys
 
 
 def test_what_only_one_rank_launches_says_that() -> None:
@@ -217,7 +226,8 @@ def test_what_only_one_rank_launches_says_that() -> None:
 
 
 def test_of_several_limits_each_says_why_and_nothing_is_guessed() -> None:
-    assert offending(list(MLP), FORBIDDEN, UNEXPECTED, broken(4)) == {
+    lined = [replace(one, source="mlp.py:42") for one in MLP]
+    assert offending(lined, FORBIDDEN, UNEXPECTED, broken(4)) == {
         1: "forbidden",
         3: "not expected",
     }

@@ -95,7 +95,7 @@ def test_without_a_baseline_the_cause_is_what_ran_and_the_place_its_line_or_the_
     over = profile(kernels, verdicts=(limit("failed", 2, 4),), place=Place("test_mlp.py", 7))
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
     assert cause.text == (
-        "vectorized_elementwise [mul] x3 at mlp.py:31, from aten::mul; "
+        "vectorized_elementwise [mul] x3 at mlp.py:31, launched most often, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm in aten::linear"
     )
     assert cause.place == Place("model/mlp.py", 31)
@@ -106,6 +106,39 @@ def test_without_a_baseline_the_cause_is_what_ran_and_the_place_its_line_or_the_
     none_allowed = replace(over, verdicts=(limit("failed", 0, 4),))
     (cause,) = row_of(Test("t.py::t", (none_allowed,), outcome="failed")).causes
     assert cause.place == Place("model/mlp.py", 31)
+
+
+def launched_at(*lines: str) -> str:
+    """The cause of a test that launches multiplications at some lines, and others at others."""
+    named = {"m": ("mul", "aten::mul"), "g": ("gelu", "aten::gelu")}
+    kernels = [kernel(*named[one[0]], source=one[1:] and f"mlp.py:{one[1:]}") for one in lines]
+    over = profile(kernels, verdicts=(limit("failed", 1, len(lines)),))
+    (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
+    return cause.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("g9", "m7", "m7"), "mul x2 at mlp.py:7, launched most often, from aten::mul; gelu"),
+        (("m7", "m7", "m8", "g9"), "mul x3 at mlp.py:7, 8, launched most often, from aten::mul"),
+        (("m7", "m7"), "mul x2, from aten::mul"),  # a kind alone
+        (("g9", "m", "m"), "mul x2, from aten::mul; gelu at mlp.py:9"),  # at no known line
+        (("m7", "m7", "g9", "g9"), "mul x2 at mlp.py:7, from aten::mul; gelu x2"),
+        # Of one line: the other kind is there more often.
+        (
+            ("m7", "m8", "m9", "m5", "g9", "g9"),
+            "gelu x2 at mlp.py:9, launched most often, from aten::gelu; "
+            "mul x4 at mlp.py:7, 8, 9, 5, from aten::mul",
+        ),
+    ],
+)
+def test_a_kind_that_stands_out_at_a_known_line_is_told_to_be_launched_most_often(
+    lines: tuple[str, ...], words: str
+) -> None:
+    cause = launched_at(*lines)
+    assert cause.startswith(words)
+    assert ("launched most often" in cause) == ("launched most often" in words)
 
 
 def test_a_shared_cause_leaves_out_the_numbers_in_which_tests_differ() -> None:
@@ -122,21 +155,36 @@ def test_a_shared_cause_leaves_out_the_numbers_in_which_tests_differ() -> None:
     assert problem.cause.text == "vectorized_elementwise [mul] x4, from aten::mul"
 
 
-def test_limits_to_raise_are_told_with_their_tests_where_they_differ() -> None:
-    def of(name: str, times: int, broken: str = "max_kernels") -> Test:
+def test_limits_to_raise_are_told_with_their_places_where_they_differ() -> None:
+    def of(name: str, times: int, line: int, broken: str = "max_kernels", call: int = 0) -> Test:
         kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * times
-        over = replace(limit("failed", 0, times), limit=broken)
-        return Test(f"t.py::{name}", (profile(kernels, verdicts=(over,)),), outcome="failed")
+        called = Place("tests/t.py", call) if call else None
+        metric = "kernels" if broken == "max_kernels" else ""
+        over = replace(limit("failed", 0, times), limit=broken, metric=metric, place=called)
+        return Test(
+            f"t.py::{name}",
+            (profile(kernels, verdicts=(over,)),),
+            outcome="failed",
+            place=Place("tests/t.py", line),
+            limits=() if call else (broken,),
+        )
 
-    (problem,) = summary_of(Run((of("test_a[x]", 4), of("test_b", 2)))).problems
-    assert "max_kernels(4) on test_a and max_kernels(2) on test_b, " in problem.remedy.what
-    (problem,) = summary_of(Run((of("test_a[x]", 4), of("test_a[y]", 2)))).problems
-    assert "max_kernels(4) on test_a and max_kernels(2) on test_a, " in problem.remedy.what
-    (problem,) = summary_of(Run((of("test_a", 4), of("test_b", 4)))).problems
-    assert "or allow max_kernels(4), " in problem.remedy.what
-    forbidden = of("test_b", 2, "forbid_kernels")  # which has no number to raise
-    problems = summary_of(Run((of("test_a", 4), forbidden))).problems
-    assert "  on " not in " ".join(one.remedy.what for one in problems)
+    def allowed(*tests: Test) -> list[str]:
+        return [one.remedy.intended for one in summary_of(Run(tests)).problems]
+
+    first = of("test_a[x]", 4, 8)
+    assert allowed(first) == ["if intended, allow max_kernels(4) at t.py:8"]
+    assert allowed(first, of("test_b", 2, 13)) == [
+        "if intended, allow max_kernels(4) at t.py:8 and max_kernels(2) at t.py:13"
+    ]
+    assert allowed(first, of("test_a[y]", 2, 8)) == [
+        "if intended, allow max_kernels(4) at t.py:8 and max_kernels(2) at t.py:8"
+    ]
+    assert allowed(first, of("test_b", 4, 13)) == ["if intended, allow max_kernels(4)"]
+    # A limit of a region or a call is changed there.
+    assert allowed(of("test_a", 4, 8, call=11)) == ["if intended, allow max_kernels(4) at t.py:11"]
+    forbidden = of("test_b", 2, 13, "forbid_kernels")  # which has no number to raise
+    assert allowed(first, forbidden) == ["if intended, allow max_kernels(4) at t.py:8", ""]
 
 
 def test_a_new_kernel_that_tests_share_is_told_without_times_in_which_they_differ() -> None:
@@ -153,7 +201,7 @@ def test_a_new_kernel_that_tests_share_is_told_without_times_in_which_they_diffe
 
     found = summary_of(Run((of("test_a", 4), of("test_b", 1))))
     (problem,), (task,) = found.problems, found.tasks
-    assert (task.what, task.whys) == ("new kernel: vectorized_elementwise [mul]", ())
+    assert (task.what, task.whys) == ("added kernel: vectorized_elementwise [mul]", ())
     assert problem.cause is not None
     assert problem.cause.text == "vectorized_elementwise [mul], from aten::mul"
     assert [row.causes[0].text for row in problem.rows] == [

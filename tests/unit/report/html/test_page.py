@@ -62,7 +62,8 @@ def test_it_says_what_happened_first() -> None:
             "where",
             "test_worse[a-1] reference_mlp.py:40",
             "max_kernels: 5 > 4",
-            "Launch fewer kernels, or allow max_kernels(5)",
+            "Launch fewer kernels",
+            "If intended, allow max_kernels(5) at test_mlp.py:31",
         ),
         *("What needs a look", "test_worse[a-1]", "5 > 4", "Limits", "max_kernels"),
         *("nvjet 256x128x64 TNT", "aten::mm in aten::linear", "reference_mlp.py:40", "cuda_time"),
@@ -83,7 +84,59 @@ def test_of_ranks_the_hottest_kernels_are_said_to_be_of_one() -> None:
 
 
 def test_limits_and_options_in_what_to_do_are_code() -> None:
-    assert "or allow <code>max_kernels(5)</code>" in html_of(ONE)
+    assert "If intended, allow <code>max_kernels(5)</code> at test_mlp.py:31" in html_of(ONE)
+
+
+LISTED = re.compile(r'(<table class="do">.*?</table>)(.*?)<section', re.DOTALL)
+
+
+def test_commands_stand_once_below_the_list_and_in_an_opened_test_for_it_alone() -> None:
+    tests = [
+        Test(f"t.py::test_{n}", (profile_of(n, over(n, 3)),), outcome="failed") for n in (4, 5)
+    ]
+    found = html_of(run_of(*tests))
+    ((listed, below),) = LISTED.findall(found)
+    assert text_of(below).strip() == "Run again:pytest t.py::test_4 t.py::test_5Copy"
+    assert below.count('<div class="all">') == 1
+    assert not re.search("pytest|[Rr]un again|class=.command", listed)
+    own = re.findall(r'<div class="remedy">.*?</div></div>', found, re.DOTALL)
+    assert list(map(text_of, own)) == [
+        f"Launch fewer kernelsIf intended, allow max_kernels({n}) at test_mlp.py:31"
+        f"Run again:pytest t.py::test_{n}Copy"
+        for n in (4, 5)
+    ]
+
+
+def test_of_tests_with_one_cause_an_opened_one_has_advice_for_itself_alone() -> None:
+    tests = [
+        Test(f"t.py::test_{n}", (profile_of(4, over(4, 3)),), outcome="failed") for n in range(12)
+    ]
+    found = html_of(run_of(*tests))
+    ((listed, below),) = LISTED.findall(found)
+    assert listed.count("Launch fewer kernels") == 1
+    assert text_of(below).strip() == "Run again:pytest t.pyCopy"
+    own = re.findall(r'<div class="remedy">.*?</div></div>', found, re.DOTALL)
+    advised = "Launch fewer kernelsIf intended, allow max_kernels(4) at test_mlp.py:31Run again:"
+    assert sorted(map(text_of, own)) == sorted(
+        f"{advised}pytest t.py::test_{n}Copy" for n in range(12)
+    )
+
+
+def test_in_the_list_lines_that_have_an_address_are_shown_as_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("reference_mlp.py").write_text("".join(f"x{i} = {i} < 2\n" for i in range(1, 60)))
+    code = '<code class="line">x40 = 40 &lt; 2</code>'
+    assert code not in html_of(ONE)
+    assert html_of(ONE, lambda place: f"https://x/{place.file}").count(code) == 1
+
+
+def test_in_the_list_what_is_wrong_is_red_and_its_causes_stand_below(one: str) -> None:
+    assert '<b class="x-bad">max_kernels: 5 &gt; 4</b>' in one
+    causes = re.findall(r'<p class="whys">(.*?)</p>', one)
+    assert causes[0] == "nvjet 256x128x64 TNT x2 at reference_mlp.py:40, launched most often"
+    assert len(causes) == 4
 
 
 def test_its_head_has_project_commit_device_and_date() -> None:
@@ -121,7 +174,8 @@ def test_one_cause_of_several_tests_is_told_once() -> None:
     found = html_of(run_of(*tests))
     words = text_of(found)
     assert words.count("30 tests:") == 1
-    assert words.count("nvjet 256x128x64 TNT x2 at reference_mlp.py:40, from") == 1
+    most = "nvjet 256x128x64 TNT x2 at reference_mlp.py:40, launched most often, from"
+    assert words.count(most) == 1
     assert 'class="group" data-most="8"' in found  # of the others the script shows a button
     assert len(re.findall(r"\btest_it\[\d+\] t\.py", words)) == 30
 
