@@ -67,8 +67,7 @@ def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     odd = odd_ones(ranks)
     diffs = {one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd}
     print_lines(commands.rank_lines(ranks, unread, diffs, style_of_output()))
-    complete = all(one.profile.integrity.complete for one in ranks)
-    return 0 if complete and not unread else 1
+    return 0 if all(one.profile.integrity.complete for one in ranks) and not unread else 1
 
 
 # kernelprof diff

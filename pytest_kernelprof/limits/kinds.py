@@ -274,8 +274,7 @@ def forbid_kernels(*patterns: Any) -> Limit:
 def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
     """At least this many times as fast as another callable on the same arguments."""
     by = _one_of("metric", metric, COMPARED)
-    limit = _speedup(parse_times(times), by, _callable("over", over))
-    return limit._replace(check=checked(check))
+    return _speedup(parse_times(times), by, _callable("over", over))._replace(check=checked(check))
 
 
 def not_slower(

@@ -246,8 +246,7 @@ def line(words: str, most: int = MOST) -> str:
 def text(words: str, most: int = MOST) -> str:
     """Words in a paragraph, a heading or a cell."""
     told = line(words, most).replace("&", "&amp;").replace("<", "&lt;")
-    told = _ACTIVE.sub(r"\\\g<0>", told).replace("$", "<span>$</span>")
-    return _unlinked(told)
+    return _unlinked(_ACTIVE.sub(r"\\\g<0>", told).replace("$", "<span>$</span>"))
 
 
 def tag_text(words: str) -> str:

@@ -110,7 +110,8 @@ def task_of(problem: Problem) -> Task:
     what = _what_of(worst, problem.cause)
     call = worst.profile.place if isinstance(worst, Row) else None
     found = tuple(wording.first_of(list(_found(problem)), _MOST_EACH, "and {} more"))
-    whys = tuple(wording.first_of(list(_whys(worst, what, lines)), _MOST_LINES, "and {} more"))
+    all_whys = [one for one in _whys(worst, what, lines) if one != problem.remedy.what]
+    whys = tuple(wording.first_of(all_whys, _MOST_LINES, "and {} more"))
     return Task(lines, what, named, problem.remedy, places, worst.told, call, found, whys)
 
 
@@ -261,7 +262,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
-        return Remedy("", next((one[1] for one in advised), "run these tests alone"), command)
+        what = next((one[1] for one in advised), "")
+        return Remedy(what, AGAIN if what else "run these tests alone", command)
     cure = cure_words(profile.verdicts, worst.causes) or fix
     intended = intended_words(test.verdicts, limits=_LIMITS)
     command = again_command(_TESTS, profile)
@@ -313,6 +315,7 @@ def intended_words(verdicts: Sequence[Verdict], base: str = "", limits: str = ""
     failed = [one.comparison for one in over if one.comparison is not None]
     most, worse = _slowest(over), {delta.name for one in failed for delta in one.worse}
     on = _on("cpu" if any(one.counted == "operators" for one in failed) else "cuda")
+    base = base or "the baseline"
     if most > 0 and not worse:
         margin = f"kernelprof(margin='{_margin(most)}') until {base} has it"
         return f"if intended, {f'{told[0]} and' if told else 'allow'} {margin}"
