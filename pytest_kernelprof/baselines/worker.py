@@ -161,8 +161,7 @@ def interpreter_at(given: str, started_in: str) -> str:
             f"{given} has {PLUGIN} {found[PLUGIN]}, and this run {ours}; both sides need one: "
             f"{wanted}"
         )
-    same = os.path.realpath(about["prefix"]) == os.path.realpath(sys.prefix)
-    return "" if same else program
+    return "" if os.path.realpath(about["prefix"]) == os.path.realpath(sys.prefix) else program
 
 
 def _asked(program: str, given: str) -> dict[str, Any]:

@@ -60,8 +60,7 @@ class World(NamedTuple):
     def is_made_up(self) -> bool:
         """Whether only this rank exists: the backend ``fake`` stands for the others."""
         config = self.c10d._world.pg_backend_config.get(self.group, "")
-        kinds = {one.rpartition(":")[2] for one in str(config).split(",")}
-        return kinds == {"fake"}
+        return {one.rpartition(":")[2] for one in str(config).split(",")} == {"fake"}
 
     @property
     def is_of_threads(self) -> bool:

@@ -28,8 +28,7 @@ def times_words(name: str, number: int) -> str:
 def name_of(side: KernelSide) -> str:
     """The short name of one side of a change; of a snapshot, which has no times, without what tells
     it apart from others there."""
-    is_timed = side.duration_us is not None
-    return side.short_name if is_timed else without_digits(side.short_name)
+    return side.short_name if side.duration_us is not None else without_digits(side.short_name)
 
 
 def with_chain(words: str, chain: str) -> str:

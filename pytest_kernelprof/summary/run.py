@@ -274,11 +274,14 @@ _NUMBERS = re.compile(
 
 
 def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Problem, ...]:
-    """What needs a look, worst first, each test once: tests with one first cause together. Last
-    come snapshots that are outdated or missing and fail nothing."""
+    """What needs a look, worst first, each test once, as they stand in their files: tests with one
+    first cause together. Last come snapshots that are outdated or missing and fail nothing."""
     wanted = (one for one in entries if one.told in (*records.NEEDS_A_LOOK, "to update"))
-    places = {test.id: at for at, test in enumerate(run.tests)}
-    ordered = sorted(wanted, key=lambda one: (records.severity(one.told), places[one.test.id]))
+    name = wording.natural
+    by_line = sorted(
+        wanted, key=lambda one: (name(one.file), getattr(one.test.place, "line", 0), name(one.name))
+    )
+    ordered = sorted(by_line, key=lambda one: records.severity(one.told))
     problems = [
         records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in wording.grouped(ordered, _cause_key).values()
