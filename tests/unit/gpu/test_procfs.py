@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,9 @@ def test_a_tool_with_many_variables_is_named_once() -> None:
 @pytest.fixture
 def child() -> Iterator[int]:
     with subprocess.Popen(["sleep", "60"]) as process:
+        end = time.monotonic() + 30
+        while not command_of(process.pid).startswith("sleep") and time.monotonic() < end:
+            time.sleep(0.01)  # until the child has started its program
         yield process.pid
         process.kill()
 
