@@ -50,8 +50,9 @@ _IDLE = {
 # Threads that libraries keep for themselves: of Inductor's compile workers, of loaders of data.
 _HELPERS = ("/torch/_inductor/compile_worker/", "/torch/utils/data/_utils/", "/tqdm/")
 # The thread of a pytest-xdist worker that hears its controller: no test hands it work. It may be at
-# a message as a call begins, and wait for the next one as the call ends.
-_XDIST = ("/execnet/gateway_base.py", "_thread_receiver")
+# a message as a call begins, and wait for the next one as the call ends. A worker that --tx gives
+# another Python or machine is sent the source of execnet: its code has no file.
+_XDIST = (("/execnet/gateway_base.py", "<string>"), "_thread_receiver")
 _LIBRARY = sysconfig.get_path("stdlib").replace(os.sep, "/") + "/"
 _LOOP = ("asyncio/base_events.py", "run_forever")
 

@@ -246,6 +246,7 @@ def test_a_thread_that_a_library_keeps_for_itself_has_no_work(starts: Starts) ->
     ("file", "name", "waits"),
     [
         ("/x/execnet/gateway_base.py", "_thread_receiver", False),
+        ("<string>", "_thread_receiver", False),
         ("/x/execnet/gateway_base.py", "hears", True),
         ("/execnet/tests/test_it.py", "_thread_receiver", True),
     ],
@@ -339,18 +340,20 @@ def {name}():
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("file", ["/site-packages/execnet/gateway_base.py", "<string>"])
 @pytest.mark.parametrize(
     ("name", "words"), [("_thread_receiver", ()), ("of_a_test", ("thread 'mine'",))]
 )
 def test_the_thread_that_hears_the_controller_of_xdist_works_for_no_call(
-    starts: Starts, name: str, words: tuple[str, ...]
+    starts: Starts, name: str, words: tuple[str, ...], file: str
 ) -> None:
-    """It may be at a message as the call begins, and wait for the next one as it ends."""
+    """It may be at a message as the call begins, and wait for the next one as it ends. ``--tx
+    popen//python=...`` sends a worker the source of execnet, which then has no file."""
     reads, writes = os.pipe()
     handled = threading.Event()
     names = {"os": os, "fd": reads, "handled": handled}
     source = HEARS.format(name=name)
-    exec(compile(source, "/site-packages/execnet/gateway_base.py", "exec"), names)
+    exec(compile(source, file, "exec"), names)
     os.write(writes, b".")
     starts(names[name])  # type: ignore[arg-type]
     time.sleep(0.05)
