@@ -286,7 +286,8 @@ class AgainstTests:
         if worse:
             command = again_command(shlex.quote(item.nodeid), worse[0])
             command += against(name.partition(" (")[0])
-            message = worse_message("" if warns else broken, worse, name, command)
+            at = state_of(item).line_of_limits
+            message = worse_message("" if warns else broken, worse, name, command, at)
             if not warns:
                 return LimitExceeded(message, pytrace=False, place=worse[0].place)
             state_of(item).warn(message)

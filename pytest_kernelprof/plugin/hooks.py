@@ -533,7 +533,8 @@ def conclude_test(item: pytest.Item) -> None:
         if ranks:
             test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
     _note_taken(item, test)
-    found = conclude(test.ledger.records(test.unmeasured), state.named_here, test.settings)
+    records = test.ledger.records(test.unmeasured)
+    found = conclude(records, state.named_here, test.settings, state.line_of_limits)
     if state.snapshot is not None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:

@@ -236,6 +236,14 @@ class ItemState:
 
         self._item.warn(KernelprofWarning(words))
 
+    @property
+    def line_of_limits(self) -> str:
+        """The line of its markers; empty where the test has given itself further limits."""
+        from pytest_kernelprof.summary.wording import line_of
+
+        given = self.test.ledger.limits if self.test else {}
+        return "" if len(given) > len(self.marks.limits) else line_of(self.place)
+
     def refuse_ignored_marks(self) -> None:
         """Raise where a ``pytestmark`` of ours stands in a conftest.py or an ``__init__.py`` around
         the test: pytest reads none there, so it would limit nothing, and the test would pass.

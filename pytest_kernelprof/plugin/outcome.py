@@ -15,7 +15,7 @@ from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile, Verdict
-from pytest_kernelprof.report.failure import INDENT, THEN, failure_message
+from pytest_kernelprof.report.failure import INDENT, failure_message, with_command
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 
@@ -103,13 +103,14 @@ class Conclusion(NamedTuple):
     accepts: bool = False
 
 
-def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
+def conclude(records: Records, test: str, settings: Settings, at: str = "") -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had.
 
     Args:
         test: how pytest is told to run it.
         settings: those of the test.
+        at: the line that has its limits.
     """
     failing = {"failed", "undecided"} if settings.undecided == "fail" else {"failed"}
     over = [
@@ -117,7 +118,8 @@ def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
         for profile in records.profiles
         if any(verdict.outcome in failing for verdict in profile.verdicts)
     ]
-    broken = (*map(failure_message, over), *records.broken, *records.no_snapshot)
+    messages = (failure_message(one, at=at) for one in over)
+    broken = (*messages, *records.broken, *records.no_snapshot)
     accepts = bool(broken) and _is_by_snapshot_alone(records, {*failing, "incomplete"})
     if accepts:
         device = records.profiles[-1].environment.kind
@@ -128,7 +130,7 @@ def conclude(records: Records, test: str, settings: Settings) -> Conclusion:
         broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
     elif over and not records.broken and not records.no_snapshot:
         command = advice.again_command(shlex.quote(test), over[-1])
-        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{THEN}\n{2 * INDENT}{command}")
+        broken = (*broken[:-1], with_command(broken[-1], advice.AGAIN, command))
     if broken and not settings.warn_only:
         place = over[0].place if over else None
         failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)

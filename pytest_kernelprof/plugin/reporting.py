@@ -331,8 +331,8 @@ class _Marked(code.ReprEntry):
 
 
 def fold_failures(config: pytest.Config) -> None:
-    """Have the terminal tell what several failures have in common once, measured times apart: the
-    later ones keep their verdicts and lines of code. With ``-v`` each tells all."""
+    """Have the terminal tell what several failures have in common once, measured times and lines of
+    limits apart: the later ones keep their verdicts and lines of code. ``-v`` has all of each."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     stats = getattr(terminal, "stats", {})
     first: dict[str, tuple[str, Sequence[str]]] = {}
@@ -363,14 +363,15 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     if len(below) < _WORTH_FOLDING:
         return
     told = "\n".join(below).replace(test, "")  # the command is of each
-    known, said = first.setdefault(_MEASURED.sub(" ", told), (test, shown))
+    known, said = first.setdefault(_OF_EACH.sub(" ", told), (test, shown))
     if known != test:
         told = units.printable(f"the rest is as in {known}; -v shows it")
         new = (line for line in shown if line not in said or not line.startswith(_PLACE))
         lines[:] = [*new, f"  {told}"]
 
 
-_MEASURED = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|[ \n]+")
+_OF_EACH = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+")
+"""Measured times, the line that has the limits, and where lines are broken."""
 _WORTH_FOLDING = 4
 """Lines."""
 _LONGEST = 300

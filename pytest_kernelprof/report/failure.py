@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,20 +29,21 @@ INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
 MARGINS = (INDENT, "> ", "+ ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
-THEN = f"{advice.AGAIN}:"
-"""Before the command below what to do."""
+_AGAIN = re.compile(rf"\n{INDENT}{advice.AGAIN}:\n.*")
+"""The command below what to do."""
 MOST_LINES = 3
 """The code of so many lines is shown."""
 _STYLE = Style(80 - len(INDENT))
 
 
-def failure_message(profile: Profile, base: str = "") -> str:
+def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     """Return all violations of one profile, the line that made the call, and its kernels.
 
     The first line is a verdict, since that is what a summary shows.
 
     Args:
         base: the name of the revision that it is compared with, if it is.
+        at: the line that has the limits, where that is not the call.
     """
     told = _open_verdicts(profile.verdicts)
     doubt = wording.doubt(profile.conditions)
@@ -52,7 +54,8 @@ def failure_message(profile: Profile, base: str = "") -> str:
     fix = advice.fix_words(causes, on_cpu=on_cpu) if baselines else advice.cure_words(told, causes)
     todo = [f"{advice.TO_DO}{fix}"] if fix else []
     if fix and (base or not baselines):
-        todo.append(advice.intended_words(told, base.partition(" (")[0]))
+        own = profile.one_shot and profile.label  # a region, which may have its own limits
+        todo.append(advice.intended_words(told, base.partition(" (")[0], at="" if own else at))
     shown = wording.shown_rank(profile)
     foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
@@ -128,23 +131,32 @@ def comparison_message(comparison: Comparison) -> str:
     return "\n".join([*heads, *_indented(below)])
 
 
-def worse_message(message: str, profiles: Iterable[Profile], base: str, command: str = "") -> str:
+def with_command(message: str, does: str, command: str) -> str:
+    """Return a message of a failure with a command, and what it does, below what to do."""
+    told = f"\n{INDENT}{does}:\n{2 * INDENT}{command}"
+    before, intended, rest = message.rpartition(f"\n{INDENT}{advice.IF_INTENDED}")
+    return f"{before}{told}{intended}{rest}" if intended else message + told
+
+
+def worse_message(
+    message: str, profiles: Iterable[Profile], base: str, command: str = "", at: str = ""
+) -> str:
     """Return the message of a test that is worse than a revision.
 
     Args:
         message: that of the limits that it breaks; empty where it keeps all.
         profiles: those that are worse, with their verdicts.
-        base: the revision's name. command: what compares the test again.
+        base: the revision's name. command: what compares the test again. at: the line that has
+            the limits of the test.
     """
-    message = message.partition(f"\n{INDENT}{THEN}")[0]
+    message = _AGAIN.sub("", message)
     for profile in profiles:
-        told = failure_message(profile, base)
+        told = failure_message(profile, base, at)
         limits = tuple(one for one in profile.verdicts if not _of_revision(one))
-        before = failure_message(replace(profile, verdicts=limits))
+        before = failure_message(replace(profile, verdicts=limits), at=at)
         message = message.replace(before, told) if before in message else f"{message}\n{told}"
-    again = f"then compare with {base.partition(' (')[0]} again:"
-    again = f"\n{INDENT}{again}\n{2 * INDENT}{command}" if command else ""
-    return message.lstrip("\n") + again
+    does = f"then compare with {base.partition(' (')[0]} again"
+    return with_command(message.lstrip("\n"), does, command) if command else message.lstrip("\n")
 
 
 def error_message(words: str, place: Place) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, tasks_of
+from pytest_kernelprof.summary.advice import TO_DO, commands_of, tasks_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
@@ -140,7 +140,7 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     lead = "" if row.told in FAILED_OTHERWISE else "kernelprof: "
     title = f"{lead}{wrong} ({task.test})"
     title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
-    lines = [line for _, task in told for line in _lines(task, title)]
+    lines = [line for problem, task in told for line in _lines(problem, task, title)]
     same_file = [one for one in task.places if one.file == task.places[0].file]
     return Annotation(
         failed,
@@ -153,10 +153,10 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     )
 
 
-def _lines(task: Task, title: str) -> Iterator[str]:
+def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     """What the title does not say: what is wrong with which tests, why, what to do."""
     wrong, _, excess = task.what.partition("; ")
-    name = "" if task.found or task.test in title else task.test
+    name = "" if (task.found and problem.tests > 1) or task.test in title else task.test
     head = ": ".join(filter(None, [name, "" if wrong in title[:_LONGEST_TITLE] else wrong]))
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
@@ -166,6 +166,8 @@ def _lines(task: Task, title: str) -> Iterator[str]:
     what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
     yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
     yield from ["", intended] if intended else []
+    for does, other in list(commands_of([problem]))[bool(command) :]:
+        yield from [f"{does}:", other]
 
 
 def notice_of(run: Run) -> str:

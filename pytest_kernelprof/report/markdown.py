@@ -16,7 +16,7 @@ from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, command_lines, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import commands_of, tasks_of
+from pytest_kernelprof.summary.advice import commands_of, task_of, tasks_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.comparison import Source
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Place
-    from pytest_kernelprof.summary.records import Entry, Task, Tone
+    from pytest_kernelprof.summary.records import Task, Tone
     from pytest_kernelprof.summary.run import Summary
 
     Link = Callable[[Place], str]
@@ -41,7 +41,7 @@ _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "
 _MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 400
-_WIDEST, _MOST_OPEN = 96, 3
+_WIDEST, _MOST_OPEN, _MOST_FOLDED = 96, 6, 9
 
 
 def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
@@ -74,13 +74,19 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
 
     number = len(summary.problems)
     most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
-    more, changed = told_of(most, number), told_of(number + 1, number + 2)
+    few = min(number, most + _MOST_FOLDED)
+    more, changed = told_of(few, number), told_of(number + 1, number + 2)
     told = [*head, *told_of(0, most)]
-    left = [one.rows[0] for one in summary.problems[most:]]
-    named = ", ".join(f"{_SIGNS[MARKS[one.told].tone]} {tag_text(one.name)}" for one in left[:9])
-    told += details(f"<b>{number - most} more:</b> {named}", more) if more else []
-    told += [*told_of(number, number + 1), *totals]
-    told += details("also changed", changed) if changed else []
+    told += [f"#### {wording.count(number - most, 'more problem')}", ""] if most < number else []
+    for at, one in enumerate(summary.problems[most:few], most):
+        told += details(_title(task_of(one)), lines[2:]) if (lines := told_of(at, at + 1)) else []
+    told += details(f"<b>{number - few} more</b>", more) if more else []
+    told += [*told_of(number, number + 1), *totals[:-2]]
+    differ = (one.comparison for one in listed(summary).changed)
+    results = Counter(RESULTS[result_of(one)] for one in differ if one is not None)
+    named = ", ".join(f"{number} {result}" for result, number in results.items())
+    told += details(f"<b>Also changed:</b> {named}", changed) if changed else []
+    told += totals[-2:]
     if cut:
         words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -97,9 +103,11 @@ def _head(summary: Summary) -> Iterator[str]:
 
 def _totals(summary: Summary) -> Iterator[str]:
     """What checks or accepts it, how the run compares with baselines, where it was measured."""
+    if summary.problems:
+        yield "#### Commands"
     for does, command in commands_of(summary.problems):
         block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
-        yield "\n".join([f"#### {_with_code(does[:1].upper() + does[1:])}", *block])
+        yield "\n".join([f"**{_with_code(does[:1].upper() + does[1:])}:**", *block])
     facts = []
     for one in summary.compared:
         facts.append(f"against {one.base}: {one.words}")
@@ -114,6 +122,12 @@ def _inside(words: str) -> str:
     return f"{' ' * words.startswith(' ')}{text(words)}{' ' * bool(re.search(r'[^ ] $', words))}"
 
 
+def _title(task: Task) -> str:
+    """Its mark, where, what, and which test, of one that is folded."""
+    where = task._replace(what=task.what.partition("; ")[0]).where
+    return f"{_SIGNS[MARKS[task.told].tone]} <b>{tag_text(where)}</b>"
+
+
 def _item(task: Task, link: Link) -> list[str]:
     """Where, what, and which test; the lines of code, what else is known; what to do, and what else
     may be done."""
@@ -121,8 +135,8 @@ def _item(task: Task, link: Link) -> list[str]:
     shown = text if task.test[:1].isdigit() else code  # how many tests, or one
     named = f"({shown(task.test)})" if task.test else ""
     where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(limit)]
-    told = [text(excess)] if excess else []
-    told += map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))
+    told = [*map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))]
+    told += [text(excess)] if excess else []
     more = [text(one, _LONGEST_CAUSE) for one in (*task.found, *task.whys)]
     told += more if len(more) == 1 else []
     todo, intended = task.remedy.first, task.remedy.intended
@@ -152,7 +166,8 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable
         places |= {id(row): at for row in one.rows}
         for row in one.rows[:_MOST_KERNELS]:
             if isinstance(row, Row) and row.told in ("failed", "to update"):
-                yield "detail", at, partial(_kernels_of, row, bases)
+                name = row.name if one.tests > 1 else ""
+                yield "detail", at, partial(_kernels_of, row, name, bases)
     for row in summary.folded:
         if row.profile.other_ranks and (row.told in NEEDS_A_LOOK or not problems):
             yield "detail", places.get(id(row), len(problems)), partial(_ranks_of, row)
@@ -160,19 +175,19 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable
         yield "change", len(problems) + 1, partial(_change_of, row)
 
 
-def _kernels_of(one: Row, bases: Mapping[Source, str]) -> list[str]:
+def _kernels_of(one: Row, name: str, bases: Mapping[Source, str]) -> list[str]:
     shown = wording.shown_rank(one.profile)
     kernels = shown.kernel_count, NOUNS[shown.environment.kind].kernel, ""
     counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies"), kernels]
     of_rank = f" of rank {shown.rank}" if one.profile.other_ranks else ""
     counted = ", ".join(wording.count(*each) for each in counts if each[0]) + of_rank
     told = dedent("\n".join(what_ran(one.profile, Style(), bases)))
-    return _detail(one, counted, told.split("\n"))
+    return _detail(name, counted, told.split("\n"))
 
 
 def _ranks_of(one: Row) -> list[str]:
     table = list(map(plain, lines_of_ranks(one.profile, Style())))
-    return _detail(one, wording.count(len(one.profile.ranks), "rank"), table)
+    return _detail(one.name, wording.count(len(one.profile.ranks), "rank"), table)
 
 
 def _change_of(one: Row) -> list[str]:
@@ -184,8 +199,9 @@ def _change_of(one: Row) -> list[str]:
     return [f"- {named}: {'; '.join(told)}"]
 
 
-def _detail(one: Entry, words: str, lines: Sequence[str]) -> list[str]:
-    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", fence(lines))
+def _detail(name: str, words: str, lines: Sequence[str]) -> list[str]:
+    named = f"<b>{tag_text(name)}</b>: " if name else ""
+    return details(named + tag_text(words), fence(lines))
 
 
 def _changed(one: Row) -> str:

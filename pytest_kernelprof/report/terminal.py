@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Run
     from pytest_kernelprof.records.profile import Cause, Place
     from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.summary.records import Entry, Task, Told
+    from pytest_kernelprof.summary.records import Entry, Problem, Task, Told
     from pytest_kernelprof.summary.run import Summary
 
     Code = Callable[[Place], str]
@@ -71,7 +71,7 @@ def write_report(
         terminal.section(printable(heading))
         style = style_of(terminal)
         if terminal.config.getoption("tbstyle", "auto") != "no":  # failures say more
-            some = (wording.first_of(one.whys, 2 + (len(one.whys) == 3)) for one in summary.tasks)
+            some = (wording.first_of(one.whys, 4 + (len(one.whys) == 5)) for one in summary.tasks)
             both = zip(summary.tasks, map(tuple, some), strict=True)
             summary = replace(summary, tasks=tuple(t._replace(whys=whys) for t, whys in both))
         lines = report_lines(
@@ -118,6 +118,7 @@ def report_lines(
         *(style.sentence(found.left) if found.left and all_listed else ()),
         *_compared_lines(summary, style, brief=brief),
         *([(), *below] if below else []),
+        *([()] if summary.problems else []),
         *_last_lines(summary, style, warn_only=warn_only, ends=ends),
     ]
 
@@ -127,9 +128,8 @@ def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[L
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += labelled("unfinished", missing, style)
-    for at, one in enumerate(summary.tasks):
-        lines += [()] if at else []
-        lines += _task_lines(one, code, style)
+    for one in summary.tasks:
+        lines += [(), *_task_lines(one, code, style)]
     commands = (_command_lines(*one, style) for one in commands_of(summary.problems))
     return [*lines, *chain.from_iterable(commands)]
 
@@ -207,14 +207,14 @@ class Group(NamedTuple):
             judged.
         entries: each with the causes that the heading does not say.
         named: what they have in common, in words; may be empty.
-        cause: why, where several tests have one cause.
+        problem: that they need a look for.
         most: so many are shown at once; None is all.
     """
 
     kind: Literal["look", "changed", "other", "not judged"]
     entries: Sequence[tuple[Entry, Sequence[Cause]]]
     named: str = ""
-    cause: Cause | None = None
+    problem: Problem | None = None
     most: int | None = None
 
     def on(self, kinds: Collection[str]) -> Group:
@@ -235,7 +235,7 @@ def groups_of(
     for problem in summary.problems:
         entries = [(one, one.causes[1 if problem.shared else 0 :]) for one in problem.rows]
         named = wording.count(problem.tests, "test") if problem.shared else ""
-        yield Group("look", entries, named, problem.shared, _MOST_TESTS)
+        yield Group("look", entries, named, problem, _MOST_TESTS)
     results = [(comparisons.result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
         entries = [(row, row.causes) for _, row in several]
@@ -276,8 +276,8 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
     texts, file, is_below = iter(laid.rows), "", False
     for group in groups:
         shown = group.entries[: group.most]
-        if group.cause is not None:
-            yield from _cause_lines(group.cause, 0, style, f"{group.named}: ")
+        if group.named and group.problem is not None and group.problem.shared is not None:
+            yield from _cause_lines(group.problem.shared, 0, style, f"{group.named}: ")
         elif group.named:
             yield (Span(group.named, "bold"),)
         elif is_below and group.kind == "look":
@@ -309,7 +309,7 @@ def _listed_groups(summary: Summary, groups: Iterable[Group]) -> Iterator[Group]
             if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
         ]
         if at == 0 and len(summary.problems) == 1:
-            group = group._replace(named="", cause=None)
+            group = group._replace(named="")
         yield group._replace(entries=entries)
 
 
@@ -518,7 +518,7 @@ def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
     if "no CUDA device" in summary.counts.unjudged:
         yield from labelled("not judged", _WITHOUT_A_GPU, style)
     for one in summary.compared:
-        yield from labelled("against", [f"{one.short}: {one.words}"], style)
+        yield from style.sentence(f"against {one.short}: {one.words}")
         yield from labelled("not compared", one.uncompared, style)
         yield from labelled("note", one.notes, style)
 

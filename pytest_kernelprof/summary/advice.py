@@ -15,7 +15,7 @@ from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
-from pytest_kernelprof.summary.verdicts import verdict_line
+from pytest_kernelprof.summary.verdicts import how_sure, verdict_line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 _MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_LINES, _LONGEST = 3, 6, 3, 2, 8, 100
 _MOST_NAMED, _MOST_FILES, _MOST_EACH = 8, 40, 4
 _TESTS, _LIMITS = "{tests}", "{limits}"
+_ACCEPT = "accept it in a snapshot with "
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
 
 
-TO_DO = "to do: "
-"""Before what to do, in a failure."""
+TO_DO, IF_INTENDED = "to do: ", "if intended"
+"""Before what to do, in a failure, and what may be done else."""
 COMPARED = "make the candidate faster, or lower the limit"
 """What to do where a callable is not as fast as asserted."""
 
@@ -81,11 +82,20 @@ def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task
 
 def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
     """Yield the commands of problems, each once for all tests that it is for, with what it does."""
-    known = (one for one in problems if one.remedy.command)
+    known = [one for one in problems if one.remedy.command]
     for (does, command), several in wording.grouped(known, _for_any_tests).items():
         tests = (test for one in several for test in one.remedy.tests)
         command = command.replace(_TESTS, _arguments(tests, _MOST_NAMED, _MOST_FILES))
         yield does.removeprefix("then "), printable(command)
+    accepted = (one for one in known if one.remedy.intended.startswith(f"{IF_INTENDED}, {_ACCEPT}"))
+    for options, several in wording.grouped(accepted, _accepted_by).items():
+        tests = (test for one in several for test in one.remedy.tests)
+        named = _arguments(tests, _MOST_NAMED, _MOST_FILES)
+        yield "to accept in a snapshot, if intended", printable(f"pytest {named} {options}")
+
+
+def _accepted_by(one: Problem) -> str:
+    return one.remedy.intended.partition(_ACCEPT)[2]
 
 
 def _for_any_tests(one: Problem) -> tuple[str, str]:
@@ -126,17 +136,23 @@ def _found(problem: Problem) -> Iterator[str]:
     else:
         said = tuple(one.text.partition("; ")[0] for one in problem.rows[0].causes)
         yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
+        times = [one for one in problem.rows[0].test.verdicts if one.of_limit and one.unit == "us"]
+        if len(over := [one for one in times if one.outcome == "failed"]) == 1:
+            yield how_sure(over[0])
 
 
 _NUMBER = re.compile(r" x\d+$")
 _VALUE = re.compile(r"\d|undecided|slower")
 
 
+_WAS = re.compile(r"(?<=\bmax_)(\w+)(: \S+ > \S+); worse than ([^:;]+): \1 (\S+) -> \S+$")
+
+
 def found_words(one: Entry) -> str:
     """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
     which is outdated or missing."""
     if one.found:
-        return "; ".join(one.found)
+        return _WAS.sub(r"\1\2 (was \4 in \3)", "; ".join(one.found))
     found = (v for v in one.test.verdicts if v.of_snapshot)
     differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
     return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
@@ -213,7 +229,7 @@ def _place_of_limits(one: Entry) -> str:
     """Where limits are to be changed: at the test, or at the call that has its own."""
     broken = (v for v in one.test.verdicts if v.of_limit and v.outcome != "passed")
     own = next((v for v in broken if v.limit not in one.test.limits), one.test)
-    return wording.line_of(own.place)
+    return wording.line_of(own.place) or one.test.id
 
 
 def _arguments(tests: Iterable[str], most: int = _MOST_TESTS, files: int = _MOST_TESTS) -> str:
@@ -254,7 +270,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     if worst.told == "undecided" and any(rounds):
         more = f"{command} --kernelprof-rounds={2 * max(rounds)}"
         raised = _listed(_raised(test.verdicts, "undecided")) or "more"
-        return Remedy("", "take more rounds", more, f"if it stays undecided, allow {raised}")
+        allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
+        return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
         return Remedy("fix the error", AGAIN, command)
     if not isinstance(worst, Row):
@@ -282,13 +299,14 @@ def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str)
     """What helps against a revision or an earlier run."""
     verdicts = [one for entry in entries for each in entry.each for one in each.test.verdicts]
     again = f"compare with {name} again"
+    at = _place_of_limits(entries[0]) if len(entries) == 1 else ""
     if entries[0].told != "undecided":
-        return Remedy(fix, f"then {again}", command, intended_words(verdicts, name, _LIMITS))
+        return Remedy(fix, f"then {again}", command, intended_words(verdicts, name, _LIMITS, at))
     most = _slowest(verdicts)
     if most <= 0:
         return Remedy("", again, command)
     slowest = f"the slowest pair is {wording.percent(most)}"
-    allow = f"{slowest}: if you accept that, allow kernelprof(margin='{_margin(most)}')"
+    allow = f"{slowest}: if you accept that, allow {_margin_words(most, at)}"
     return Remedy("", f"{again} on a quiet GPU", command, allow)
 
 
@@ -299,31 +317,36 @@ def _slowest(verdicts: Iterable[Verdict]) -> float:
     return max((pair.ratio for pair in pairs), default=1.0) - 1
 
 
-def _margin(share: float) -> str:
-    return f"{math.ceil(share / _MARGINS) * _MARGINS * 100:.0f}%"
+def _margin_words(share: float, at: str) -> str:
+    margin = f"kernelprof(margin='{math.ceil(share / _MARGINS) * _MARGINS * 100:.0f}%')"
+    return f"{margin} at {at}" if at else margin
 
 
-def intended_words(verdicts: Sequence[Verdict], base: str = "", limits: str = "") -> str:
+def intended_words(
+    verdicts: Sequence[Verdict], base: str = "", limits: str = "", at: str = ""
+) -> str:
     """Return what to do where what fails a test is intended; empty where nothing helps.
 
     Args:
         base: the name of a revision or an earlier run that it is worse than. limits: instead of
-            what the verdicts say.
+            what the verdicts say. at: the line that has the limits and options of the test.
     """
-    told = [f"allow {limits or raised}"] if (raised := _listed(_raised(verdicts))) else []
+    raised = _listed(_raised(verdicts))
+    named = limits or (f"{raised} at {at}" if at else raised)
+    told = [f"allow {named}"] if raised else []
     over = [one for one in verdicts if one.outcome == "failed"]
     failed = [one.comparison for one in over if one.comparison is not None]
     most, worse = _slowest(over), {delta.name for one in failed for delta in one.worse}
     on = _on("cpu" if any(one.counted == "operators" for one in failed) else "cuda")
     base = base or "the baseline"
     if most > 0 and not worse:
-        margin = f"kernelprof(margin='{_margin(most)}') until {base} has it"
-        return f"if intended, {f'{told[0]} and' if told else 'allow'} {margin}"
+        margin = f"{_margin_words(most, '' if told else at)} until {base} has it"
+        return f"{IF_INTENDED}, {f'{told[0]} and' if told else 'allow'} {margin}"
     if any(one.source == "run" for one in failed) or most > 0 or not _ACCEPTED.issuperset(worse):
         told.append(f"run with --kernelprof-warn-only (all tests only warn) until {base} has it")
     elif failed and (told or any(one.source != "snapshot" for one in failed)):
-        told.append(f"accept it in a snapshot with --kernelprof-update{on}")
-    return f"if intended, {', and '.join(told)}" if told else ""
+        told.append(f"{_ACCEPT}--kernelprof-update{on}")
+    return f"{IF_INTENDED}, {', and '.join(told)}" if told else ""
 
 
 _ACCEPTED = frozenset(("kernels", "memcpys", "memcpy_bytes", *KEPT_COUNTS))

@@ -207,7 +207,8 @@ class BaselineSummary:
         words = f"{wording.count(len(timed), 'call')} timed (interleaved), margin {margin} %"
         before = sum(one.baseline_us for one in timed)
         now = sum(one.baseline_us * one.ratio for one in timed)
-        return f"{words}, GPU time {wording.percent(now / before - 1)}" if before else words
+        change = wording.percent(now / before - 1) if before else ""
+        return f"{words}, their GPU time {change}" if before else words
 
 
 def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:

@@ -302,21 +302,21 @@ def _snapshot_of(test: Test) -> TestState | None:
 
 
 def _cause_key(entry: records.Entry) -> Any:
-    """What tests have in common: the first cause, whatever its numbers, at one line. Of kernels of
-    which no one knows which are too many, that is no line but the file of the call."""
+    """What tests have in common: the kind of device, and the first cause, whatever its numbers, at
+    one line. Of kernels of which no one knows which are too many, that is no line but the file of
+    the call."""
     if not entry.causes or entry.told == "undecided":
         return id(entry)
-    cause = entry.causes[0]
-    is_call = (
-        isinstance(entry, records.Row) and not cause.sign and cause.place == entry.profile.place
-    )
+    cause, profile = entry.causes[0], entry.profile if isinstance(entry, records.Row) else None
+    is_call = profile is not None and not cause.sign and cause.place == profile.place
     place = cause.place.file if is_call and cause.place else cause.place
-    return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
+    on_cpu = profile is not None and profile.on_cpu
+    return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place, on_cpu
 
 
 # Counts, and the sentence that says them.
 
-_MOST_REASONS, _LONGEST_TITLE = 2, 64
+_MOST_REASONS, _LONGEST_TITLE = 2, 72
 _OTHERWISE = "failed for another reason"
 _OPEN: tuple[records.Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[records.Told, ...] = ("passed", "expected failure")

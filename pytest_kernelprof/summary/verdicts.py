@@ -481,10 +481,10 @@ def excess_of(profile: Profile, verdict: Verdict) -> Cause:
     causes = causes_of(profile, verdict.outcome)
     worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
-        more = [f"{len(worse) - 1} more"] if len(worse) > 1 else []
+        more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
         slower = [one.place for one in worse if not one.sign and one.place]
         lines = tuple(f"{one.file}:{one.line}" for one in slower) or worse[0].lines
-        text = ", ".join([wording.brief(worse[0]), *more])
+        text = f"{wording.brief(worse[0])}{more}"
         return replace(worse[0], text=text, lines=lines)
     cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
     if verdict.metric == "latency" and profile.bound.verdict != "unknown":  # which says it, too
@@ -496,7 +496,8 @@ def excess_of(profile: Profile, verdict: Verdict) -> Cause:
     names = [wording.brief(replace(cause, text=one)).rpartition(": ")[2] for one in parts]
     stands_out = cause.place is not None and not cause.lines
     if len(names) > (1 if stands_out else _MOST_NAMED):
-        names = [f"{names[0]} and others"] if stands_out else []
+        more = wording.count(len(names) - 1, "other")
+        names = [f"{names[0]} and {more}"] if stands_out else []
     return replace(cause, text=", ".join(names))
 
 

@@ -235,7 +235,12 @@ def of_page(text: str) -> Facts:
     marked = [line for line in lines if re.match(r"\| [✗!?] ", line)]
     causes = [line for row, line in below if row in marked and line.startswith("| | ")]
     changes = [f"{head}: {words}" for head, words in below if head.startswith("against ")]
-    names = [_name(line) for line in marked if re.match(r"\| [✗!] \| ", line)]
+    failed = [both for both in below if re.match(r"\| [✗!] \| ", both[0])]
+    names = [
+        _name(name)
+        for row, why in failed
+        for name in (_NAME.findall(why) if re.match(r"\| . \| \d+ tests$", row) else [row])
+    ]
     return Facts(
         failed=dict.fromkeys(names, _NO_REASON),
         has_reasons=False,
@@ -341,9 +346,14 @@ def _reasons(lines: Iterable[str]) -> frozenset[str]:
             if match:
                 found.add(reason or re.split(r"[(: ]", match[0])[0])
                 break
+        if was := re.search(r"\(was \d+ in (the earlier run)?", line):
+            found.add("earlier run" if was[1] else "revision")
     if re.search("incomplete|no number", " ".join(lines)):
         return frozenset({"incomplete"})
     return frozenset(found)
+
+
+_NAME = re.compile(r"\btest_\w+\b(?!\.py)(?:\[[^]]*\])?")
 
 
 def _name(words: str) -> str:

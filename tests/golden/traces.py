@@ -52,13 +52,15 @@ def record(call: Call, path: Path) -> Recorded:
     reading = reading_of(trace)
     facts = session_facts(reading)
     profile = profile_of(facts, trace.recording)
-    parts: Any = {"kernel": call.kernels, "copy": call.copies, "wait": call.waits}
+    waiting = (one for one in call.copies if "Pageable" in one.name)
+    waits = (*call.waits, *waiting)
+    parts: Any = {"kernel": call.kernels, "copy": call.copies, "wait": waits}
     number = itertools.count()
     operators = {what: [next(number) for _ in rows] for what, rows in facts.operators.items()}
     lines = {
         row: one.at
         for what, rows in operators.items()
-        for row, one in zip(rows, parts[what], strict=False)  # copies may be waits, too
+        for row, one in zip(rows, parts[what], strict=True)
     }
     attributed = with_lines(profile, dataclasses.replace(facts, operators=operators), lines)
     return Recorded(path, recording, profile, attributed, timeline_of_round(reading, facts.fullest))

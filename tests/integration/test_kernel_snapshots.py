@@ -497,7 +497,7 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     markdown = (pytester.path / "run.md").read_text()
     assert "or accept the change if it is intended\n" in markdown
     assert (
-        "#### To accept, if intended\n```sh\npytest --kernelprof-update \\\n"
+        "**To accept, if intended:**\n```sh\npytest --kernelprof-update \\\n"
         "  test_it.py::test_alone \\\n  test_it.py::test_missing \\\n" in markdown
     )
     assert "accept what is launched as the snapshot for this device" in markdown

@@ -41,7 +41,9 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
             "  3 * aten::add   test_it.py:5",
             "  ",
             "  to do: call fewer operators",
-            "  if intended, allow max_kernels(3)",
+            "  then run again:",
+            "    pytest test_it.py::test_broken --kernelprof-device=cpu",
+            "  if intended, allow max_kernels(3) at test_it.py:10",
         ],
         consecutive=True,
     )

@@ -208,7 +208,8 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             # The times of operators on the CPU decide whether one is named that is slower.
             r"✗ (code\.py:3|test_it\.py:\d+): .*GPU time \+[78]\.\d %.* \(test_slow\)$",
             r"  to do: undo ",
-            r"  if intended, allow kernelprof\(margin='10%'\) until main has it$",
+            r"  if intended, allow kernelprof\(margin='10%'\) at test_it\.py:\d+ "
+            r"until main has it$",
             r"  operators ",
         ]
     )
@@ -225,7 +226,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             "✗ *1 *+[78].? % *+?.?..+?.? % *test_slow",
             "better",
             "* *1 *-*.? % *test_quick",
-            "against *3 calls timed (interleaved), margin 5 %, GPU time *",
+            "against *3 calls timed (interleaved), margin 5 %, their GPU time *",
         ]
     )
 

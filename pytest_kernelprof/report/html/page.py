@@ -7,6 +7,7 @@ import base64
 import functools
 import hashlib
 import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -22,7 +23,7 @@ from pytest_kernelprof.report.failure import code_of, written_at
 from pytest_kernelprof.report.html.script_data import Drawn, ScriptData
 from pytest_kernelprof.report.tables import Table
 from pytest_kernelprof.summary import kernels, verdicts, wording
-from pytest_kernelprof.summary.advice import commands_of, remedy_of
+from pytest_kernelprof.summary.advice import commands_of, remedy_of, task_of
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Problem, Row, severity
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -75,8 +76,8 @@ def html_of(run: Run, link: Link = lambda _: "") -> str:
         run=run,
         tests=_Tests(summary, detailer),
         most_rows=_MOST_ROWS,
-        most_causes=terminal.MOST_CAUSES,
         whole_bytes=WHOLE_BYTES,
+        most_causes=terminal.MOST_CAUSES,
         code=lambda one: written_at(one, lambda place: code_of(place) if link(place) else ""),
         detailer=detailer,
         link=link,
@@ -102,17 +103,24 @@ def _templates() -> jinja2.Environment:
     )
     for one in (*texts, cut, format_time):
         found.globals[one.__name__] = one
+    found.globals |= {"MARKS": MARKS, "wording": wording}
     looks = (*NEEDS_A_LOOK, "to update")
-    found.globals |= {"MARKS": MARKS, "wording": wording, "looks": looks, "commands": commands_of}
+    found.globals |= {"commands": commands_of, "looks": looks, "task_of": task_of}
     return found
 
 
 def _harmless(value: Any) -> Any:
     """Cut text, and escape control characters and marks that turn the direction of writing. The
-    template escapes the rest. A number stays beside its per cent."""
+    template escapes the rest. A number stays beside its per cent and its limit."""
     if type(value) is not str:
         return value
-    return printable(cut(value, _LONGEST_OF_ALL)).replace(" %", "\N{NO-BREAK SPACE}%")
+    return _APART.sub("\N{NO-BREAK SPACE}", printable(cut(value, _LONGEST_OF_ALL)))
+
+
+_APART = re.compile(
+    r"(?<=\w) (?=%)|(?<=\d) (?=> \d)|(?<=\d >) (?=\d)|(?<=us >) (?=\d)|(?<=us) (?=> \d)"
+)
+"""Spaces at which no number is broken."""
 
 
 @functools.cache
@@ -133,14 +141,15 @@ def _assets() -> dict[str, str]:
 def _groups(summary: Summary) -> Iterator[terminal.Group]:
     """All that ran and all that is wrong, in the order of the page: each profile by itself, where
     the terminal folds those that agree."""
-    found = listed(summary, unfolded=True)
+    found, told = listed(summary, unfolded=True), iter(summary.problems)
     problems = tuple(
         replace(problem, rows=tuple(each for row in problem.rows for each in row.each))
         for problem in summary.problems
     )
     changed = [each for row in found.changed for each in row.each]
     summary = replace(summary, problems=problems)
-    yield from terminal.groups_of(summary, changed, found.rows, summary.left_out)
+    for group in terminal.groups_of(summary, changed, found.rows, summary.left_out):
+        yield group._replace(problem=next(told)) if group.problem else group
 
 
 class _Table:
@@ -149,11 +158,13 @@ class _Table:
     Attributes:
         on_cpu: whether that is the CPU.
         groups: their headings, each with its rows.
+        problems: those that they have.
         columns: after the name of the test.
     """
 
     def __init__(self, kind: str, groups: Sequence[terminal.Group]) -> None:
         self.on_cpu, self.groups = kind == "cpu", groups
+        self.problems = [one.problem for one in groups if one.problem is not None]
         entries = [one for group in groups for one, _ in group.entries]
         self.columns = terminal.columns_of(entries, verbose=False)
         known = (one.shown if isinstance(one, Row) else None for one in entries)
@@ -194,7 +205,6 @@ class _Tests:
         groups = [group for table in self.tables for group in table.groups]
         entries = [one for group in groups for one, _ in group.entries]
         self._places = {id(one): f"p{at}" for at, one in enumerate(entries, 1)}
-        self._named = {id(group.entries[0][0]): group for group in groups if group.named}
         self.worst: dict[str, Told | None] = {}
         for one in sorted(entries, key=lambda one: severity(self.mark_of(one))):
             self.worst.setdefault(one.test.id, self.mark_of(one))
@@ -209,24 +219,12 @@ class _Tests:
         }
 
     def problem_of(self, one: Row) -> Problem:
-        """A row alone, whose problem the list at the top may have with others."""
+        """A row alone, whose problem others may have, too."""
         return Problem(next(iter(one.causes), None), (one,), remedy_of(self._run, [one]))
 
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
-
-    def place_of(self, problem: Problem) -> str:
-        """The place of its group if several tests have it, else of the detail of its first row;
-        empty if that has none."""
-        first = problem.rows[0].each[0]
-        if problem.tests > 1 and id(first) in self._named:
-            return self.group_place(self._named[id(first)])
-        return self._places[id(first)] if isinstance(first, Row) else ""
-
-    def group_place(self, group: terminal.Group) -> str:
-        """The place of its heading."""
-        return f"g{self._places[id(group.entries[0][0])]}"
 
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
@@ -291,8 +289,9 @@ class Detailer:
         drawn = sorted(ranks, key=lambda one: one.of != of) or [shown]
         lacking = [f"{of[4:]} left no timeline"] if drawn[0].of != of else []
         lacking += verdicts.unprofiled_words(profile)
-        apart = [_APART] if verdicts.timed_in_turn(profile) else []
+        apart = [_SEPARATE] if verdicts.timed_in_turn(profile) else []
         lacking, per_call = lacking + apart, "; ".join(["per call", *apart])
+        whys = verdicts.offending_kernels(profile, wording.shown_rank(profile))
         new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
         launched = tables.kernel_table(
             timed, most=WHOLE, new=new, guilty=guilty, slower=slower
@@ -307,14 +306,14 @@ class Detailer:
         calls = [(waits, bool(broken[0])), (copies, bool(broken[1]))]
         parts = [
             *(
-                [Part("Ranks", tables.rank_table(peers), list(waiting_words(peers)))]
+                [Part("Ranks", tables.rank_table(peers), list(waiting_words(peers)), kind="peers")]
                 if peers
                 else []
             ),
             *self._changes(profile),
             Part("", note="; ".join(lacking), drawn="timeline-of"),
             *(one for one, is_broken in calls if is_broken),
-            Part(what + of, launched, note=_sum_of_kernels(timed), kind="kernels"),
+            Part(what + of, launched, note=_sum_of_kernels(timed, whys), kind="kernels"),
             Part(of, drawn="tree-of"),
             Part(f"Metrics{of}", tables.metric_table(timed), note=per_call, kind="metrics"),
             Part(of, drawn="plots-of"),
@@ -369,7 +368,7 @@ def drawn_of(profile: Profile, one: Profile) -> Drawn:
     return Drawn(judged, of, marks, verdicts.offending_calls(profile, one))
 
 
-_APART = "a separate run, not the pairs that are judged"
+_SEPARATE = "a separate run, not the pairs that are judged"
 
 
 def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
@@ -378,16 +377,17 @@ def _has_news(found: ProfileComparison, diff: KernelDiff) -> bool:
     return bool(diff.added_or_removed or differs)
 
 
-def _sum_of_kernels(profile: Profile) -> str:
-    """How many there are, and what they take."""
+def _sum_of_kernels(profile: Profile, guilty: Mapping[int, str]) -> str:
+    """How many there are, what they take, and why some are marked."""
     groups = kernels.groups_of(profile)
     nouns, us = (tables.NOUNS[profile.environment.kind], sum(one.duration_us for one in groups))
     number = wording.count(sum(one.count for one in groups), nouns.kernel)
     talking = {one.kernel for one in profile.collectives}
     comm = sum(one.duration_us for at, one in enumerate(profile.kernels) if at in talking)
     apart = f" and {format_time(comm)} of communication" if comm else ""
-    beside = f" ({_APART})" if verdicts.timed_in_turn(profile) else ""
-    return f"{number} in one round, {format_time(us - comm)}{apart}{beside}"
+    beside = f" ({_SEPARATE})" if verdicts.timed_in_turn(profile) else ""
+    marked = "".join(f"; > {why}" for why in dict.fromkeys(guilty.values()))
+    return f"{number} in one round, {format_time(us - comm)}{apart}{beside}{marked}"
 
 
 def _measured(profile: Profile) -> list[str]:

@@ -60,16 +60,6 @@
     code.replaceWith(press);
     press.append(code);
   }
-  /* The list at the top leads to a row, whose prose is seen when that is opened, or to a group. */
-  const told = new Set();
-  for (const link of all(".do b a")) {
-    let row = document.getElementById(link.hash.slice(1)).closest("tbody");
-    if (row.dataset.word) {
-      row.classList.add("told");
-      told.add(row);
-    } else while ((row = row.nextElementSibling)?.dataset.word) told.add(row);
-  }
-
   /* The tables of tests: filter, sort, and of each group only some rows at once. */
   const box = one("#filter");
   const chips = all(".tools [data-word]");
@@ -152,7 +142,7 @@
 
   /** @param {HTMLTableElement} table */
   function setUpTable(table) {
-    const headings = all("tbody.section, tbody.group", table);
+    const headings = all("tbody.section, tbody.group, tbody.again", table);
     const rows = all("tbody[data-word]", table);
     const groups = [];
     let section = null;
@@ -162,12 +152,11 @@
         groups.push({ body, most: Number(body.dataset.most), rows: [], all: false });
         section.groups.push(groups.at(-1));
         groups.at(-1).section = section;
-      } else groups.at(-1).rows.push(body);
+      } else if (body.className === "again") groups.at(-1).again = body;
+      else groups.at(-1).rows.push(body);
     }
     const wide = table.tHead.rows[0].cells.length;
     for (const group of groups) {
-      /* Tests of a cause that the list at the top has stand behind a button. */
-      if (group.body.id && told.has(group.rows[0])) group.most = 0;
       group.more = moreOf(group);
       group.all = group.rows.length <= 1.5 * group.most; // a short rest is not worth a button
     }
@@ -238,9 +227,10 @@
         hits += number;
         const left = isFiltered || group.all ? 0 : number - group.most;
         group.more.hidden = left <= 0;
-        const what = group.most ? `${left} more` : one("b:not(.s)", group.body).textContent.replace(":", "");
+        const what = group.most ? `${left} more` : one("b:not(.s)", group.body).textContent;
         one("button", group.more).textContent = `Show ${what}`;
         if (group.body) group.body.hidden = !number;
+        if (group.again) group.again.hidden = isFiltered;
       }
       for (const { section } of groups) {
         section.body.hidden = isSorted || !section.groups.some((group) => group.hits);
@@ -265,7 +255,7 @@
         ? (a, b) => number(a) - number(b)
         : (a, b) => words(a).localeCompare(words(b));
       const sorted = rows.slice().sort((a, b) => (now === "descending" ? compare(b, a) : compare(a, b)));
-      const bodies = groups.flatMap((group) => [group.body, ...group.rows, group.more]);
+      const bodies = groups.flatMap((group) => [group.body, ...group.rows, group.more, group.again ?? group.more]);
       for (const { section } of groups) {
         const at = bodies.indexOf(section.groups[0].body);
         if (!bodies.includes(section.body)) bodies.splice(at, 0, section.body);
@@ -346,20 +336,18 @@
     const row = details.closest("tbody");
     if (details.open) {
       draw(details);
-      if (isNarrow.matches) advise(row, one(".inside > td > div", row));
+      if (isNarrow.matches) tidy(row, one(".inside > td > div", row));
       makeReachable(one(".inside", row));
     } else if (row.getBoundingClientRect().top < 0) row.scrollIntoView();
   }
 
-  /** On a phone an opened row begins with what to do, and what repeats its numbers or the legend goes. */
-  function advise(row, inside) {
+  /** On a phone limits whose numbers a row has come later, and what repeats its numbers or the legend
+   *  goes. */
+  function tidy(row, inside) {
     const tree = one(".tree-of", inside);
-    if (one(".remedy", inside) && !inside.dataset.advised) {
-      inside.dataset.advised = "";
-      const limits = one(":scope > .part:has(> ul > li > .s)", inside);
-      if (tree && limits && one("td.n .x-bad", row)) tree.before(limits);
-      fold(inside);
-    }
+    const limits = one(":scope > :is(.part:first-child, .rerun + .part):has(> ul > li > .s)", inside);
+    if (tree && limits && one("td.n .x-bad", row)) tree.before(limits);
+    fold(inside);
     const said = new Set(all(".legend li", inside).map((each) => each.textContent));
     for (const fact of all(".part > .scroll + .fact", inside)) {
       const words = fact.textContent.split(", ");
@@ -434,7 +422,8 @@
       if (!each.clientWidth) continue;
       const table = one("table", each);
       const isTooWide = () => each.scrollWidth > each.clientWidth + 1;
-      if (table && !isNarrow.matches) table.classList.remove("stack");
+      if (table?.classList.contains("peers")) turn(table, isNarrow.matches);
+      else if (table && !isNarrow.matches) table.classList.remove("stack");
       else if (table && (isTooWide() || all("th.c", table).length > 1)) stack(table);
       each.toggleAttribute("data-scrolls", isTooWide());
       if (!isTooWide() || each.tabIndex === 0) continue;
@@ -443,6 +432,17 @@
       const head = one("h2, h3", each.parentElement) ?? each.parentElement;
       each.setAttribute("aria-label", `${head.textContent.trim().slice(0, 80)}, scrolls sideways`);
     }
+  }
+
+  /** On a phone ranks stand beside each other, and what is known of them below.
+   *  @param {HTMLTableElement} table */
+  function turn(table, isNarrow) {
+    if (isNarrow === table.classList.contains("turned")) return;
+    table.classList.toggle("turned", isNarrow);
+    const rows = [...table.rows].map((row) => [...row.cells]);
+    const [head, ...others] = rows[0].map((_, at) => make("tr", {}, ...rows.map((cells) => cells[at])));
+    table.tHead.replaceChildren(head);
+    table.tBodies[0].replaceChildren(...others);
   }
 
   /** @param {HTMLTableElement} table */

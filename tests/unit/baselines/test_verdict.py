@@ -418,7 +418,7 @@ def test_latency_is_shown_and_not_judged() -> None:
     old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
     told = timed(Timed(paired("undecided", 1.03)), new, old)
     assert "45.5 -> 95.5 a " in row_of(told)
-    assert "margin 5 %, GPU time +3.0 %" in row_of(told)
+    assert "margin 5 %, their GPU time +3.0 %" in row_of(told)
 
 
 def test_a_block_has_no_times() -> None:

@@ -198,20 +198,27 @@ def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: boo
 
 
 @pytest.mark.parametrize(
-    ("taken", "command"),
+    ("taken", "command", "allowed"),
     [
-        (mlp(), "pytest 'a b.py::test_it'"),
-        (mlp(environment=CPU), "pytest 'a b.py::test_it' --kernelprof-device=cpu"),
-        (of_ranks(*SLOW), "torchrun --nproc-per-node 2 -m pytest 'a b.py::test_it'"),
+        (mlp(), "pytest 'a b.py::test_it'", 5),
+        (mlp(environment=CPU), "pytest 'a b.py::test_it' --kernelprof-device=cpu", 5),
+        (of_ranks(*SLOW), "torchrun --nproc-per-node 2 -m pytest 'a b.py::test_it'", 3),
     ],
     ids=["GPU", "CPU", "ranks"],
 )
-def test_a_failure_ends_in_the_command_that_measures_again(taken: Profile, command: str) -> None:
+def test_a_failure_ends_in_the_command_that_measures_again_and_what_may_be_allowed(
+    taken: Profile, command: str, allowed: int
+) -> None:
     over = judged(taken, max_kernels=2)
     for profiles in ((over,), (judged(taken, max_kernels=9), over, over)):
-        found = conclude(Records(profiles, profiled=True), "a b.py::test_it", Settings({}))
+        records = Records(profiles, profiled=True)
+        found = conclude(records, "a b.py::test_it", Settings({}), "b.py:8")
         words = words_of(found, LimitExceeded)
-        assert words.splitlines()[-2:] == ["  then run again:", f"    {command}"]
+        assert words.splitlines()[-3:] == [
+            "  then run again:",
+            f"    {command}",
+            f"  if intended, allow max_kernels({allowed}) at b.py:8",
+        ]
         assert words.count("then run again:") == 1
 
 

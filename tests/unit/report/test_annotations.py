@@ -40,6 +40,9 @@ TIME = Verdict(
     unit="us",
     measured=234.9,
     allowed=200,
+    low=233.0,
+    high=236.8,
+    rounds=12,
 )
 UNDECIDED = Verdict(
     limit="max_latency",
@@ -63,7 +66,9 @@ def told(*tests: Test, most: int = 10) -> list[tuple[str, ...]]:
 
 def failing(name: str = "test_it", *verdicts: Verdict, place: Place = CALL, **more: object) -> Test:
     taken = mlp(timed("cuda_time", [234.9]), verdicts=verdicts or (OVER,), place=place, **more)
-    return Test(f"tests/test_mlp.py::{name}", (taken,), outcome="failed", place=Place("t.py", 3))
+    limits, at = tuple(one.limit for one in taken.verdicts), Place("t.py", 3)
+    id = f"tests/test_mlp.py::{name}"
+    return Test(id, (taken,), outcome="failed", limits=limits, place=at)
 
 
 def test_one_for_a_test_however_many_limits() -> None:
@@ -72,15 +77,16 @@ def test_one_for_a_test_however_many_limits() -> None:
     assert title == (
         "kernelprof%3A max_kernels%3A 5 > 4%2C max_cuda_time%3A 234.9us > 200.0us (test_it[1])"
     )
-    assert data.startswith("nvjet 256x128x64 TNT x3%0A")
+    sure = "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds"
+    assert data.startswith(f"{sure}%0Anvjet 256x128x64 TNT x3%0A")
     faster = "make nvjet 256x128x64 TNT faster (shapes, dtype, layout)"
-    assert data.split("%0A")[3:] == [
+    assert data.split("%0A")[4:] == [
         "nvjet 256x128x64 TNT x3 takes 30.0us",
         "",
         f"to do: launch fewer kernels and {faster}, then run again:",
         "pytest 'tests/test_mlp.py::test_it[1]'",
         "",
-        "if intended, allow max_kernels(5) and max_cuda_time('247us')",
+        "if intended, allow max_kernels(5) and max_cuda_time('249us') at t.py:3",
     ]
 
 
@@ -150,7 +156,10 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
     assert lines[:4] == [f"test_{i}: max_kernels: 5 > 4" for i in range(4)]
     assert lines[4:6] == ["and 8 more", "nvjet 256x128x64 TNT x3"]
     at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
-    assert lines[at + 1] == "nvjet 256x128x64 TNT x3 takes 30.0us"
+    assert lines[at + 1 : at + 3] == [
+        "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
+        "nvjet 256x128x64 TNT x3 takes 30.0us",
+    ]
 
 
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
@@ -283,6 +292,21 @@ def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() 
     ((*_, title, data),) = told(*tests)
     assert title == "kernelprof%3A added kernel%3A mul (2 tests)"
     assert data.startswith("test_a: snapshot: kernels 4 -> 5%0Atest_b: snapshot: kernels 4 -> 5%0A")
+
+
+def test_what_a_snapshot_would_accept_ends_in_the_command_that_accepts_it() -> None:
+    more = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
+    found = ProfileComparison(source="revision", change="worse", metrics=(more,))
+    test = Test("t.py::test_it", (held_to(mlp(place=CALL), found),), outcome="failed")
+    ((*_, data),) = told(test)
+    assert data.split("%0A")[-6:] == [
+        "to do: undo the change, then run again:",
+        "pytest t.py::test_it",
+        "",
+        "if intended, accept it in a snapshot with --kernelprof-update",
+        "to accept in a snapshot, if intended:",
+        "pytest t.py::test_it --kernelprof-update",
+    ]
 
 
 def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:

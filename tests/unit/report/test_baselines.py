@@ -16,8 +16,8 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Kernel, Place
-from pytest_kernelprof.report.failure import THEN, failure_message, worse_message
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.report.failure import failure_message, with_command, worse_message
+from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line
 
 MAIN = "main (abc1234)"
@@ -29,6 +29,9 @@ SLOWER = Paired(
 
 
 TIMES = "GPU time +7.7 % in 4 of 4 interleaved pairs (medians 233.1us -> 251.0us)"
+
+
+INTENDED = ["  if intended, allow a", "  and b"]
 
 
 def delta(name: str, old: float, new: float, change: Any = "worse", **more: Any) -> MetricDelta:
@@ -129,16 +132,47 @@ def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> Non
 
 def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end() -> None:
     over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
-    worse = held_to(mlp(), of(delta("syncs", 1, 2), source="revision", label="step"))
-    before = f"{failure_message(over)}\n  {THEN}\n    pytest t.py::test_it"
+    worse = held_to(mlp(label="step"), of(delta("syncs", 1, 2), source="revision", label="step"))
+    before = with_command(failure_message(over), advice.AGAIN, "pytest t.py::test_it")
+    assert before.count("pytest t.py::test_it") == 1
     told = worse_message(before, [worse], MAIN, "pytest t.py::test_it --kernelprof-against=main")
     assert "max_kernels: 5 > 4" in told
     assert "worse than main (abc1234): syncs 1 -> 2" in told
     assert told.count("pytest t.py::test_it") == 1
-    assert told.splitlines()[-2:] == [
+    assert "then run again" not in told
+    assert told.splitlines()[-4:] == [
+        "  to do: undo the change",
         "  then compare with main again:",
         "    pytest t.py::test_it --kernelprof-against=main",
+        "  if intended, accept it in a snapshot with --kernelprof-update",
     ]
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("\n  if intended, allow a\n  and b", ["  then:", "    pytest t.py", *INTENDED]),
+        ("", ["  then:", "    pytest t.py"]),
+    ],
+)
+def test_a_command_stands_below_what_to_do_before_what_may_be_allowed(
+    end: str, told: list[str]
+) -> None:
+    found = with_command(f"max_kernels: 5 > 4\n  to do: less{end}", "then", "pytest t.py")
+    assert found.splitlines() == ["max_kernels: 5 > 4", "  to do: less", *told]
+
+
+def test_more_is_allowed_at_the_line_of_the_test_also_against_a_revision() -> None:
+    over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
+    found = held_to(over, of(delta("kernels", 4, 5), source="revision"))
+    before = failure_message(over, at="t.py:8")
+    assert before.endswith("\n  if intended, allow max_kernels(5) at t.py:8")
+    told = worse_message(before, [found], MAIN, at="t.py:8")
+    assert told.count("max_kernels: 5 > 4") == told.count("at t.py:8") == 1
+    slower = worse_message(
+        "", [held_to(mlp(), of(paired=SLOWER, source="revision"))], MAIN, at="t.py:8"
+    )
+    assert "  if intended, allow kernelprof(margin='10%') at t.py:8 until main has it" in slower
 
 
 def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_table() -> None:

@@ -54,7 +54,8 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     )  # fmt: skip
     test = Test("t", (), comparisons=(comparison(verdicts=(broken,)),), outcome="failed")
     lines = [plain(line) for line in report_lines(summary_of(Run((test,))), Style(), brief=True)]
-    assert lines[1:3] == [
+    assert lines[1:4] == [
+        "",
         "✗ min_speedup(2): 1.200 times < 2.000 times (t)",
         "  fused over eager, GPU time: speedup 1.200 (99 % CI 1.100..1.300, 12 pairs)",
     ]

@@ -78,9 +78,27 @@ def test_what_is_launched_most_often_is_named_in_the_first_line_without_these_wo
     kernels.append(msgspec.structs.replace(MLP[1], source="mlp.py:8"))
     lines = message(profile(kernels), max_kernels=1)
     assert lines[:2] == [
-        "max_kernels: 3 > 1 at mlp.py:7: vectorized_elementwise [mul] x2 and others",
+        "max_kernels: 3 > 1 at mlp.py:7: vectorized_elementwise [mul] x2 and 1 other",
         "  kernels (> launched most often):",
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        ({}, " at test_mlp.py:8"),
+        ({"label": "profile 2"}, " at test_mlp.py:8"),
+        ({"one_shot": True}, " at test_mlp.py:8"),  # a whole test
+        ({"one_shot": True, "label": "mine"}, ""),  # a region may have its own limits
+    ],
+    ids=["call", "one of several", "test", "region"],
+)
+def test_more_is_allowed_at_the_line_of_the_test_but_of_a_region_no_line_is_named(
+    more: dict[str, Any], end: str
+) -> None:
+    verdicts = evaluate(mlp(), [parse_keyword("max_kernels", 4)])
+    told = failure_message(mlp(verdicts=verdicts, **more), at="test_mlp.py:8")
+    assert told.splitlines()[-1] == f"  if intended, allow max_kernels(5){end}"
 
 
 def test_an_undecided_limit_is_told_below_a_broken_one() -> None:

@@ -27,6 +27,7 @@ from records import (
 
 from pytest_kernelprof.kernel_names.short_names import kept_name
 from pytest_kernelprof.records.comparison import (
+    Change,
     KernelChange,
     KernelDiff,
     KernelSide,
@@ -193,7 +194,7 @@ def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    head, causes, do, details, *kernels, end, again, facts = found.split("\n\n")[1:]
+    head, causes, do, details, *kernels, end, title, again, facts = found.split("\n\n")[1:]
     name = "<code>test&#95;broken&#91;a&#124;1&#93;</code>"
     assert head == f"#### ❌ `a/test_a.py` max_kernels: 5 > 4 ({name})"
     assert causes.split("\n") == [
@@ -201,14 +202,17 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
         "- vectorized_elementwise \\[gelu\\]",
         "- vectorized_elementwise \\[mul\\]",
     ]
-    assert do == "**To do:** launch fewer kernels<br>If intended, allow `max_kernels(5)`."
-    assert details == "<details><summary><b>test_broken[a|1]</b>: 5 kernels</summary>"
+    place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
+    allow = f"If intended, allow `max_kernels(5)` at {place}."
+    assert do == f"**To do:** launch fewer kernels<br>{allow}"
+    assert details == "<details><summary>5 kernels</summary>"
     (block,) = kernels
     assert block.startswith("```text\n")
     assert block.endswith("\n```")
     assert end == "</details>"
     command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
-    assert again.split("\n") == ["#### Run again", *command]
+    assert title == "#### Commands"
+    assert again.split("\n") == ["**Run again:**", *command]
     assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
     assert facts.startswith("<sub>NVIDIA H200, torch ")
 
@@ -227,7 +231,7 @@ def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
             "`a/test_a.py` max_cuda_time: 250.0us > 200.0us (`test_slow`)",
             "`b/test_b.py` max_kernels: 5 > 4 (`test_broken`)",
         ),
-        ("<b>test_slow</b>: 1 kernel", "<b>test_broken</b>: 5 kernels"),
+        ("1 kernel", "5 kernels"),
         strict=True,
     ):
         head, _, do, unfolds, block, end = entry.rstrip("\n").split("\n\n")
@@ -236,7 +240,7 @@ def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
         assert unfolds == f"<details><summary>{kernels}</summary>"
         assert block.startswith("```text\n")
         assert end == "</details>"
-    assert last.startswith("Run again\n```sh\npytest ")
+    assert last.startswith("Commands\n\n**Run again:**\n```sh\npytest ")
 
 
 def test_one_cause_is_in_the_paragraph_and_several_are_a_list() -> None:
@@ -257,13 +261,16 @@ def test_commands_stand_once_after_all_entries_before_the_facts() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
     page = page_of(broken("t.py::test_a"), broken("t.py::test_b"), new)
-    assert page.texts("h4")[-2:] == ["Run again", "To accept, if intended"]
+    assert page.texts("h4")[-1] == "Commands"
+    assert page.texts("strong")[-2:] == ["Run again:", "To accept, if intended:"]
     assert page.raw_texts("pre")[-2:] == [
         "pytest t.py::test_a t.py::test_b\n",
         "pytest --kernelprof-update t.py::test_new\n",
     ]
-    *entries, _, _ = re.split("Run again|To accept, if intended", page.text)
-    assert "To do: " in entries[0]
+    entries, commands = page.text.split("Commands")
+    assert "To do: " in entries
+    assert "To do: " not in commands
+    assert [commands.count(f"{one}:") for one in ("Run again", "To accept, if intended")] == [1, 1]
     end = page.text.rpartition("pytest --kernelprof-update t.py::test_new\n")[2]
     assert end.strip() == page.texts("sub")[0]
 
@@ -301,9 +308,11 @@ def test_what_changed_and_needs_no_look_is_a_list_in_a_fold() -> None:
         against_main(compared("t.py::test_same", 5, 5), KEPT),
     )
     found = markdown_of(Run(tests, baselines=(MAIN,)))
-    assert found.index("<sub>") < found.index("<details>")
-    title, *lines, end, _ = found.partition("<details>")[2].split("\n")
-    assert (title, end) == ("<summary>also changed</summary>", "</details>")
+    before, _, below = found.partition("<details>")
+    assert "<sub>" not in before
+    title, *lines, end, empty, last, _ = below.split("\n")
+    assert (title, end) == ("<summary><b>Also changed:</b> 2 better</summary>", "</details>")
+    assert (empty, last[:5]) == ("", "<sub>")
     assert [one[:2] for one in lines] == ["", "- ", "- ", ""]
     assert lines[1] == "- ✅ `t.py` **test_b\\[\\*-1\\]**: better; kernels 5 -> 3"
     page = rendered(found)
@@ -323,13 +332,14 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    head, names, do, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
+    head, names, do, title, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
     assert head == "#### ❌ `a/test_a.py` no (3 tests)"
     assert names.split("\n") == [f"- test_{i * 200}" for i in "abc"]
     assert do == "**To do:** fix the error"
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
-    assert again.split("\n") == ["#### Run again", *block]
+    assert title == "#### Commands"
+    assert again.split("\n") == ["**Run again:**", *block]
 
 
 def test_below_the_items_one_command_stands_for_all_problems() -> None:
@@ -341,7 +351,8 @@ def test_below_the_items_one_command_stands_for_all_problems() -> None:
     page = page_of(*tests)
     assert len(page.items()) == 2
     assert "run again" not in " ".join(page.items())
-    assert page.texts("h4") == [*(one.partition(" / ")[0] for one in page.items()), "Run again"]
+    assert page.texts("h4") == [*(one.partition(" / ")[0] for one in page.items()), "Commands"]
+    assert [one for one in page.texts("strong") if one != "To do:"] == ["Run again:"]
     (command,) = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
     assert command == "pytest t.py::test_2 t.py::test_3 t.py::test_fails\n"
 
@@ -352,7 +363,7 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
     block, _ = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
-    assert page.texts("summary") == ["test_it: 1 copy, 5 kernels"]
+    assert page.texts("summary") == ["1 copy, 5 kernels"]
 
 
 def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
@@ -361,7 +372,7 @@ def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
     limit = msgspec.structs.replace(over(2, 0), limit="max_syncs", metric="syncs")
     many = calls_of(1, waits=(wait, wait), copies=(copy, copy), verdicts=(limit,))
     page = page_of(Test("t.py::test_it", (many,)))
-    assert page.texts("summary") == ["test_it: 2 waits, 2 copies, 1 kernel"]
+    assert page.texts("summary") == ["2 waits, 2 copies, 1 kernel"]
 
 
 def test_one_cause_in_many_tests_is_told_once() -> None:
@@ -409,7 +420,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
 def test_details_unfold_with_the_kernels() -> None:
     lined = [msgspec.structs.replace(one, source="mlp.py:42") for one in MLP]
     page = page_of(Test("t.py::test_broken", (profile(lined, verdicts=(over(),)),)))
-    assert page.texts("summary") == ["test_broken: 5 kernels"]
+    assert page.texts("summary") == ["5 kernels"]
     block, _ = page.raw_texts("pre")
     legend, titles, *kernels = block.splitlines()
     assert legend == "  kernels (> launched most often):"
@@ -476,23 +487,23 @@ def test_what_changed_against_a_revision() -> None:
     assert facts.split(" / ") == [
         "against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
         "1 more and 2 fewer kernels; 3 calls timed (interleaved), margin 0 %, "
-        "GPU time -2.4 %",
+        "their GPU time -2.4 %",
         f"not compared: t.py::test_new: {why}",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles, all complete · 15 kernels",
     ]
     assert f"{why.replace('@', '@' + chr(0x200C))}" in page.text
-    wrong = "max_kernels: 5 > 4; worse than main: kernels 4 -> 5"
+    wrong = "max_kernels: 5 > 4 (was 4 in main)"
     item, *_ = page.items()
     head = "❌ mlp.py:42 added kernel: vectorized_elementwise [mul] (test_broken)"
     assert item.startswith(f"{head} / {wrong} / ")
     assert item.endswith(
-        " / If intended, allow max_kernels(5), and run with --kernelprof-warn-only (all tests only "
-        "warn) until main has it."
+        " / If intended, allow max_kernels(5) at t.py::test_broken, and run with "
+        "--kernelprof-warn-only (all tests only warn) until main has it."
     )
     assert page.texts("li")[-1] == (
         "✅ t.py test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
-    assert page.texts("summary") == ["test_broken: 5 kernels", "also changed"]
+    assert page.texts("summary") == ["5 kernels", "Also changed: 1 better"]
     table, _ = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
@@ -508,14 +519,63 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     assert item.startswith(f"{head} / ")
     assert "in 4 of 4 interleaved pairs (medians 100.0us -> 110.0us)" in item
     assert item.count("+10.0 %") == 2  # the verdict, and the pairs
-    assert page.texts("summary") == ["test_it: 5 kernels"]
+    assert page.texts("summary") == ["5 kernels"]
+
+
+@pytest.mark.parametrize("change", ["worse", "undecided"])
+def test_a_margin_is_allowed_at_the_line_of_one_test(change: Change) -> None:
+    pairs = tuple(TimedPair(None, 1.08, 12, 100.0, 108.0) for _ in range(4))
+    times = Paired(change, "", 1.08, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=108.0)
+
+    def intended(*names: str) -> str:
+        found = [compared(f"t.py::{one}", 5, 5, change=change, paired=times) for one in names]
+        ends = "failed" if change == "worse" else "passed"
+        tests = [against_main(one, outcome=ends, place=Place("t.py", 12)) for one in found]
+        item, *_ = page_of(*tests, baselines=(MAIN,)).items()
+        return item.rpartition(" / ")[2]
+
+    end = " until main has it." if change == "worse" else "."
+    assert intended("test_a").endswith(f", allow kernelprof(margin='10%') at t.py:12{end}")
+    if change == "worse":  # which is one problem of both; of undecided tests each is its own
+        assert intended("test_a", "test_b").endswith(f", allow kernelprof(margin='10%'){end}")
+
+
+def test_of_several_tests_a_limit_has_the_count_of_the_revision_beside_it() -> None:
+    tests = [
+        against_main(compared(f"t.py::test_{name}", 4, 5), over(), outcome="failed")
+        for name in "ab"
+    ]
+    (item,) = page_of(*tests, baselines=(MAIN,)).items()
+    words = "max_kernels: 5 > 4 (was 4 in main)"
+    assert f" / test_a: {words} / test_b: {words} / " in item
+    assert "worse than main" not in item
+
+
+@pytest.mark.parametrize(
+    ("problems", "seen", "folded", "rest"),
+    [(7, 7, 0, []), (8, 6, 2, []), (15, 6, 9, []), (17, 6, 9, ["2 more"])],
+)
+def test_beyond_six_problems_each_is_folded_below_its_title_and_the_last_of_many_together(
+    problems: int, seen: int, folded: int, rest: list[str]
+) -> None:
+    tests = [at_lines(at, at, name=f"test_{at:02}").tests[0] for at in range(1, problems + 1)]
+    page = page_of(*tests)
+    assert len(page.items()) == seen
+    more = f"{problems - seen} more problems"
+    assert (page.texts("h4").count(more), page.unclosed) == (int(problems > seen), [])
+    titles = [one for one in page.texts("summary") if one.startswith("❌ ")]
+    assert len(titles) == folded
+    for at, title in enumerate(titles, seen + 1):
+        assert title.startswith(f"❌ mlp.py:{at}: max_kernels: 2 > 1")
+        assert title.endswith(f" (test_{at:02})")
+    assert [one for one in page.texts("summary") if one.endswith(" more")] == rest
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
     page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
     assert page.texts("li") == ["✅ t.py test_it: better; GPU time +0.0..+0.3 %; kernels 5 -> 3"]
-    assert page.texts("summary") == ["also changed"]
+    assert page.texts("summary") == ["Also changed: 1 better"]
 
 
 @pytest.mark.parametrize(("words", "whole"), [("model.py:17: x", True), ("model.py:100: x", False)])
@@ -601,7 +661,8 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     named = "t.py" if tests > 8 else " ".join(f"t.py::test_{i:04}" for i in range(tests))
     assert command == f"pytest {named} --kernelprof-against=main\n"
     if " task" in told:  # then nothing that matters less is there
-        assert [text for text in page.texts("summary") if " more: " not in text] == []
+        folds = [text for text in page.texts("summary") if not text.startswith("❌ mlp.py:")]
+        assert [text for text in folds if not re.fullmatch(r"\d+ more", text)] == []
     shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.items()) if one]
     assert shown == [f"test_{i:04}" for i in range(len(shown))]
     assert len(shown) >= 3
@@ -633,10 +694,10 @@ def linked(place: Place) -> str:
 CALL = Place("test_mlp.py", 3)
 
 
-def at_lines(*lines: int, call: Place = CALL, file: str = "mlp.py") -> Run:
+def at_lines(*lines: int, call: Place = CALL, file: str = "mlp.py", name: str = "test_it") -> Run:
     kernels = [kernel(MUL, "aten::mul", source=f"{file}:{line}") for line in lines]
     broken = profile(kernels, verdicts=(over(len(lines), 1),), place=call)
-    return Run((Test("test_mlp.py::test_it", (broken,), outcome="failed"),))
+    return Run((Test(f"test_mlp.py::{name}", (broken,), outcome="failed"),))
 
 
 @pytest.fixture
@@ -683,10 +744,10 @@ def test_the_code_of_lines_is_shown_where_they_have_an_address() -> None:
     code = ["`x21 = 'mlp.py'`", "`x22 = 'mlp.py'`"]
     excess = "vectorized_elementwise \\[mul\\]"
     _, two, do = item_of(at_lines(21, 22))
-    assert two.split("<br>") == [f"{excess} x2", *code]
+    assert two.split("<br>") == [*code, f"{excess} x2"]
     assert do.startswith("**To do:** ")
     _, three, do = item_of(at_lines(21, 22, 23, 24))
-    assert three.split("<br>") == [f"{excess} x4", *code, "`x23 = 'mlp.py'`"]
+    assert three.split("<br>") == [*code, "`x23 = 'mlp.py'`", f"{excess} x4"]
     assert do.startswith("**To do:** ")
     assert "x22 = 'mlp.py'" in rendered(two).texts("code")
     assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))

@@ -61,8 +61,11 @@ def over(us: float = 50.0, **more: Any) -> Profile:
     return mlp(timed("cuda_time", [us]), **more)
 
 
-def of(name: str, *profiles: Profile, outcome: TestOutcome = "passed") -> Test:
-    return Test(f"tests/{name}", profiles, outcome=outcome)
+def of(name: str, *profiles: Profile, outcome: TestOutcome = "passed", line: int = 0) -> Test:
+    """A test; with a line it has all limits there."""
+    limits = [one.limit for taken in profiles for one in taken.verdicts if one.of_limit and line]
+    place = Place(f"tests/{name.partition('::')[0]}", line) if line else None
+    return Test(f"tests/{name}", profiles, outcome=outcome, limits=tuple(limits), place=place)
 
 
 def rows(lines: Sequence[str]) -> list[str]:
@@ -124,29 +127,30 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
     )
     lines = told(
         of("test_well.py::test_kept", kept()),
-        of("test_training.py::test_step", broken, outcome="failed"),
+        of("test_training.py::test_step", broken, outcome="failed", line=30),
         of("test_story.py::test_lost", lost, outcome="error"),
-        of("test_rows.py::test_near[gated-bf16]", undecided),
+        of("test_rows.py::test_near[gated-bf16]", undecided, line=12),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:27] == [
+    assert lines[:28] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
+        "",
         "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
         "  vectorized_elementwise [mul] x2 at mlp.py:31, launched most often",
         "  nvjet 256x128x64 TNT",
         "  vectorized_elementwise [gelu]",
         "  to do: launch fewer kernels",
-        "  if intended, allow max_kernels(4)",
+        "  if intended, allow max_kernels(4) at test_training.py:30",
         "",
         "! tests/test_story.py: no number: 17 of 18 launches have their kernel, after 3",
         "  tries (test_lost)",
         "  to do: run these tests alone",
         "",
-        "? tests/test_rows.py: max_cuda_time undecided: 199.1..200.3us (limit 200.0us)",
+        "? test_rows.py:12: max_cuda_time undecided: 199.1..200.3us (limit 200.0us)",
         "  (test_near[gated-bf16])",
         "  the limit is inside the interval: -0.3 %, 99 % CI 199.1..200.3us, 96 rounds",
         "  to do: take more rounds",
-        "  if it stays undecided, allow max_cuda_time('210us')",
+        "  if it stays undecided, allow max_cuda_time('210us') at test_rows.py:12",
         "",
         "run again:",
         "    pytest tests/test_training.py::test_step",
@@ -158,7 +162,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
         "",
     ]
-    assert lines[27:35] == [
+    assert lines[28:36] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
@@ -191,19 +195,21 @@ def test_causes_of_failed_tests_are_told_where_no_failure_was_printed(
         terminal,
         Run(
             (
-                of("a.py::t", over(), outcome="failed"),
-                of("a.py::many", came_at(*range(31, 36)), outcome="failed"),
+                of("a.py::t", over(), outcome="failed", line=7),
+                of("a.py::many", came_at(*range(31, 38)), outcome="failed"),
+                of("a.py::five", came_at(*range(41, 47)), outcome="failed"),
                 of("b.py::lost", lost, outcome="error"),
             )
         ),
     )
-    assert ("  + k35 at m.py:35" in terminal.lines) == told
+    assert "  + k35 at m.py:35" in terminal.lines
+    assert ("  + k36 at m.py:36" in terminal.lines) == told
     assert ("  2 more" in terminal.lines) != told
-    assert "  vectorized_elementwise [mul]" in terminal.lines  # instead of "1 more"
+    assert "  + k46 at m.py:46" in terminal.lines  # instead of "1 more"
     for line in (
-        "✗ tests/a.py: max_kernels: 5 > 4 (t)",
+        "✗ a.py:7: max_kernels: 5 > 4 (t)",
         "  to do: launch fewer kernels",
-        "  if intended, allow max_kernels(5)",
+        "  if intended, allow max_kernels(5) at a.py:7",
     ):
         assert line in terminal.lines
 
@@ -300,7 +306,7 @@ def test_what_is_broken_gives_way_last_and_is_told_above_always() -> None:
     )
     assert "1 > 0" in " ".join(rows(wide))
     assert "1 > 0" not in " ".join(rows(narrow))
-    assert narrow[1] == "✗ tests/a.py: max_syncs: 1 > 0"
+    assert narrow[2] == "✗ tests/a.py: max_syncs: 1 > 0"
 
 
 def test_a_long_name_wraps_under_itself_at_its_joints() -> None:
@@ -475,15 +481,15 @@ def came_at(*lines: int, name: str = "k{}") -> Profile:
 def test_the_place_follows_the_cause_one_thing_a_line_without_its_operators() -> None:
     for width in (80, 100, 120):
         lines = told(of("a.py::t", came_at(31, 42), outcome="failed"), width=width)
-        assert lines[1] == "✗ m.py:31: added kernel: k31 (t)"
-        assert lines[2:4] == ["  worse than the revision: kernels 5 -> 7", "  + k42 at m.py:42"]
+        assert lines[1:3] == ["", "✗ m.py:31: added kernel: k31 (t)"]
+        assert lines[3:5] == ["  worse than the revision: kernels 5 -> 7", "  + k42 at m.py:42"]
         assert "from aten" not in " ".join(lines)
         assert sum("m.py:" in line for line in lines) == 2
 
 
 def test_of_two_new_kernels_of_one_name_both_lines_are_told() -> None:
     lines = told(of("a.py::t", came_at(31, 42, name="k"), outcome="failed"))
-    assert lines[1].startswith("✗ m.py:31")
+    assert lines[2].startswith("✗ m.py:31")
     assert any("42" in line for line in lines)
 
 
@@ -493,8 +499,8 @@ def test_of_many_causes_eight_are_told_in_the_list(number: int, more: list[str])
     worse = f"  worse than the revision: kernels 5 -> {5 + number}"
     causes = [f"  + k{line} at m.py:{line}" for line in range(32, 40)]
     end = next(i for i, line in enumerate(lines) if line.startswith("  to do: "))
-    assert lines[1] == "✗ m.py:31: added kernel: k31 (t)"
-    assert lines[2:end] == [worse, *causes, *more]
+    assert lines[1:3] == ["", "✗ m.py:31: added kernel: k31 (t)"]
+    assert lines[3:end] == [worse, *causes, *more]
 
 
 @pytest.mark.parametrize(
@@ -513,7 +519,8 @@ def test_the_list_has_the_code_of_its_lines_three_at_most(
     over_at = profile(kernels, verdicts=verdicts, place=Place("t.py", 7))
     digest = summary_of(Run((of("a.py::t", over_at, outcome="failed"),)))
     found = report_lines(digest, Style(80), code=lambda place: f"x{place.line} = {place.file}")
-    _, where, *below = map(plain, found)
+    _, empty, where, *below = map(plain, found)
+    assert empty == ""
     assert where.startswith(f"✗ m.py:{', '.join(map(str, dict.fromkeys(lines)))}: max_kernels: ")
     code = [f"      x{line} = model/m.py" for line in shown]
     assert below[: len(code)] == code
@@ -552,6 +559,33 @@ def test_below_the_list_one_command_stands_for_all_problems(width: int, command:
     assert lines[at - 1 : at + len(command) + 2] == ["", "run again:", *command, ""]
 
 
+def test_what_a_snapshot_would_accept_has_one_command_for_all_its_tests() -> None:
+    accept = "to accept in a snapshot, if intended:"
+    both = (
+        of("a.py::t", came_at(31), outcome="failed"),
+        of("a.py::u", came_at(42), outcome="failed"),
+    )
+    lines = told(*both)
+    assert sum(line.startswith("✗ m.py:") for line in lines) == 2
+    at = lines.index(accept)
+    command = "    pytest tests/a.py::t tests/a.py::u --kernelprof-update"
+    assert lines[at - 1 : at + 3] == ["", accept, command, ""]
+    assert lines[at - 3 : at - 1] == ["run again:", "    pytest tests/a.py::t tests/a.py::u"]
+    assert accept not in told(of("a.py::t", over(), outcome="failed"))
+
+
+def test_of_one_limited_time_it_is_said_how_sure_it_is() -> None:
+    slow = time_limit("failed", 250.0, 200.0, low=248.0, high=252.0)
+    sure = "  +25.0 %, 99 % CI 248.0..252.0us, 12 rounds"
+    lines = told(of("a.py::t", kept(250.0, verdicts=(slow,)), outcome="failed"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  to do: "))
+    assert lines[2].startswith("✗ tests/a.py: max_cuda_time: 250.0us > 200.0us")
+    assert sure in lines[3:at]
+    latency = limit("failed", "max_latency", "latency", unit="us", measured=300.0, allowed=200.0)
+    both = kept(250.0, verdicts=(slow, latency))
+    assert sure not in told(of("a.py::t", both, outcome="failed"))
+
+
 def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empty() -> None:
     lines = told(*(of(f"a.py::test_{n}", over_at(n), outcome="failed") for n in range(2, 10)))
     assert sum(line.startswith("✗ m.py:") for line in lines) == 6
@@ -561,9 +595,9 @@ def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empt
 
 
 def test_what_to_do_wraps_below_its_label() -> None:
-    lines = told(of("a.py::t", over(), outcome="failed"), width=32)
+    lines = told(of("a.py::t", over(), outcome="failed", line=7), width=32)
     at = lines.index("  to do: launch fewer kernels")
-    assert lines[at + 1 : at + 3] == ["  if intended, allow", "  max_kernels(5)"]
+    assert lines[at + 1 : at + 3] == ["  if intended, allow", "  max_kernels(5) at a.py:7"]
     lines = told(of("a.py::t", over(), outcome="failed"), width=24)
     at = lines.index("  to do: launch fewer")
     assert lines[at + 1] == "  kernels"
@@ -573,15 +607,16 @@ def test_what_to_do_wraps_below_its_label() -> None:
 
 
 def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
-    lines = told(of("a.py::t", kept()), of("a.py::bad", over(), outcome="failed"), verbosity=-1)
+    bad = of("a.py::bad", over(), outcome="failed", line=7)
+    lines = told(of("a.py::t", kept()), bad, verbosity=-1)
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
-        "✗ tests/a.py: max_kernels: 5 > 4 (bad)",
+        "✗ a.py:7: max_kernels: 5 > 4 (bad)",
         "  nvjet 256x128x64 TNT x3",
         "  vectorized_elementwise [gelu]",
         "  vectorized_elementwise [mul]",
         "  to do: launch fewer kernels",
-        "  if intended, allow max_kernels(5)",
+        "  if intended, allow max_kernels(5) at a.py:7",
         "run again:",
         "    pytest tests/a.py::bad",
         "  kernels  GPU us  test",

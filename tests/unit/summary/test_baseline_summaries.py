@@ -331,7 +331,7 @@ def test_times_in_turn_are_told_with_their_range_sum_and_how_many_pairs_agree() 
     assert why_of(row) == "slower in 2 of 2 pairs"
     assert found.words == (
         "1 worse, 1 unchanged; same number of kernels; 2 calls timed (interleaved), "
-        "margin 2 to 5 %, GPU time +2.0 %"
+        "margin 2 to 5 %, their GPU time +2.0 %"
     )
 
 

@@ -191,7 +191,9 @@ def test_what_a_limit_is_about_and_what_is_slower_is_marked_in_launch_order() ->
     told = compared(worse, new)
     assert "~slower: vectorized_elementwise [gelu]" in told
     assert "\n~ slower\n" in told
-    assert ">look here: nvjet" in detail(profile_of(5, over(5, 4)))  # two of this kind
+    told = detail(profile_of(5, over(5, 4)))
+    assert ">look here: nvjet" in told  # two of this kind
+    assert "Kernels 5 kernels in one round, 160.0us; > launched most often\n" in told
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:
