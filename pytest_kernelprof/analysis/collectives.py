@@ -90,8 +90,7 @@ def _on_the_host(reading: Reading) -> str:
 def _took(reading: Reading, rows: Ints) -> Ints:
     """What activities took, in ns."""
     acts = reading.trace.activities
-    took: Ints = acts.end[rows] - acts.start[rows]
-    return took
+    return acts.end[rows] - acts.start[rows]
 
 
 def _exposed(reading: Reading, ours: Ints, kernels: Ints) -> int:

@@ -259,8 +259,7 @@ def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
         return ops.annotation
     kept = frozenset(bare)
     named = ops.name.that(lambda name: "::" in name and name not in kept)
-    found: Bools = ops.annotation | (~ops.has_inputs & named)
-    return found
+    return ops.annotation | (~ops.has_inputs & named)
 
 
 def silent_regions(reading: Reading) -> int:

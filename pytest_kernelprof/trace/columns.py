@@ -109,8 +109,7 @@ class Names(Coded[str]):
         few = len(self.values) * _ROWS_OF_A_QUESTION < len(self)
         for code in range(len(self.values)) if few else self._present():
             verdict[code] = bool(holds(self.values[code]))
-        found: Bools = verdict[self.codes]
-        return found
+        return verdict[self.codes]
 
     def matching(self, pattern: re.Pattern[str]) -> Bools:
         """Which rows have a name that a pattern is found in."""
@@ -129,8 +128,7 @@ class Names(Coded[str]):
 
 def numbered(numbers: dict[Any, int], values: Sequence[Any]) -> Ints:
     """The number of each value; the dictionary numbers the new ones."""
-    found: Ints = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
-    return found
+    return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 
 class Different(dict[Value, int]):

@@ -81,8 +81,7 @@ def _late_operators(reading: Reading) -> Ints:
     rows = np.flatnonzero(computes & (ops.thread != reading.layout.thread))
     # What began inside a call belongs to it, however long it takes.
     began = ops.start[nearest(parent, parent == NO_ID)[rows]]
-    late: Ints = rows[_outside(reading, began)]
-    return late
+    return rows[_outside(reading, began)]
 
 
 def _outside(reading: Reading, at: Ints) -> Bools:
