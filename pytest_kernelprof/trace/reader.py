@@ -26,38 +26,15 @@ import numpy as np
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
-from pytest_kernelprof.trace.columns import (
-    NO_ID,
-    Activities,
-    Calls,
-    Coded,
-    Different,
-    Flows,
-    Frames,
-    Names,
-    Operators,
-    Spans,
-    Trace,
-    Waits,
-    numbered,
-)
-from pytest_kernelprof.trace.events import (
-    KINDS,
-    TABLES,
-    ArrowEnd,
-    Categories,
-    Decoder,
-    Inputs,
-    sort_out,
-)
+from pytest_kernelprof.trace import columns, events
 from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
 from pytest_kernelprof.trace.vocabulary import back_end_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_kernelprof.trace.columns import Announced, Ints
-    from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Event, InputsRead, Span
+    from pytest_kernelprof.trace.columns import Announced, Flows, Ints, Trace
+    from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Decoder, Event, InputsRead, Span
 
 
 _NAME = re.compile(
@@ -106,7 +83,7 @@ class LaidOutByTorch:
         self._inputs = inputs
         self._buffer = bytearray(_CHUNK_BYTES)
         self._filled = 1  # the first byte is kept for the bracket that opens a list
-        self.decoder = Decoder("none")
+        self.decoder = events.Decoder("none")
         self.around = b""
         """What is around the events, once they have been read: a document without any."""
 
@@ -118,7 +95,7 @@ class LaidOutByTorch:
             raise msgspec.DecodeError("another layout")
         first += len(_BEFORE_EVENTS)
         head = bytes(self._buffer[1:first])
-        self.decoder = Decoder(self._inputs if HAS_INPUTS in head else "none")
+        self.decoder = events.Decoder(self._inputs if HAS_INPUTS in head else "none")
         self._drop(first)
         more = True
         while more:
@@ -195,7 +172,7 @@ def column_of(name: str, values: Sequence[Any]) -> Any:
     except (ValueError, TypeError):
         found = array([_whole_number(name, value) for value in values], np.int64)
     if name in _IDS:
-        return np.where(found < _NO_IDS_BELOW, NO_ID, found)
+        return np.where(found < _NO_IDS_BELOW, columns.NO_ID, found)
     return _narrowed(name, found)
 
 
@@ -245,16 +222,16 @@ class Threads(dict[_Thread, int]):
     """Gives each pair of process and thread a small number, in order of appearance."""
 
     def __init__(self) -> None:
-        self.known = Different[_Thread]()
+        self.known = columns.Different[_Thread]()
 
     def __missing__(self, pair: _Thread) -> int:
         process, thread = pair
         number = self[pair] = self.known[_plain_number(process), _plain_number(thread)]
         return number
 
-    def of(self, events: Sequence[Span | Arrow]) -> Ints:
+    def of(self, there: Sequence[Span | Arrow]) -> Ints:
         """The number of each event's thread."""
-        return numbered(self, [(event.pid, event.tid) for event in events])
+        return columns.numbered(self, [(event.pid, event.tid) for event in there])
 
 
 def _plain_number(value: int | str) -> int | str:
@@ -287,17 +264,19 @@ class Ways(dict[Any, int]):
             for a in args
         ]
         try:
-            return numbered(self, ways)
+            return columns.numbered(self, ways)
         except TypeError:  # chunks that are decoded leniently have lists
-            return numbered(self, [tuple(map(_as_key, way)) for way in ways])
+            return columns.numbered(self, [tuple(map(_as_key, way)) for way in ways])
 
     def columns(self, codes: Ints) -> dict[str, Any]:
         """The columns of ``_WAY`` for the activities of these numbers."""
-        found: dict[str, Any] = {}
-        for i, name in enumerate(_WAY):
-            values = [way[i] for way in self._known]
-            found[name] = Coded(codes, values) if name in SIZES else column_of(name, values)[codes]
-        return found
+        values = {name: [way[i] for way in self._known] for i, name in enumerate(_WAY)}
+        return {
+            name: columns.Coded(codes, of_ways)
+            if name in SIZES
+            else column_of(name, of_ways)[codes]
+            for name, of_ways in values.items()
+        }
 
 
 def _as_key(value: Any) -> Any:
@@ -316,10 +295,10 @@ class Builder:
 
     def __init__(self) -> None:
         self._threads = Threads()
-        self._names = Different[str]()
-        self._inputs = Inputs()
+        self._names = columns.Different[str]()
+        self._inputs = events.Inputs()
         self._ways = Ways()
-        self._announced: Different[Announced | None] = Different()
+        self._announced: columns.Different[Announced | None] = columns.Different()
         self._announced[None]  # 0 is an activity without an announcement
         self._spans: list[dict[str, Any]] = []
         self._activities: list[dict[str, Any]] = []
@@ -333,25 +312,25 @@ class Builder:
         """
         spans, args = chunk.spans, [one.args for one in chunk.spans]
         start = nanoseconds([one.ts for one in spans])
-        columns = {
+        of_spans = {
             "category": chunk.categories,
-            "name": numbered(self._names, [one.name for one in spans]),
+            "name": columns.numbered(self._names, [one.name for one in spans]),
             "start": start,
             "end": _ends(start, [one.dur for one in spans]),
             "thread": self._threads.of(spans),
             "external_id": column_of("external_id", [one.external_id for one in args]),
             "correlation": column_of("correlation", [one.correlation for one in args]),
         }
-        self._spans.append(columns | (self._inputs.columns(args) if args else {}))
+        self._spans.append(of_spans | (self._inputs.columns(args) if args else {}))
         args, announced = [one.args for one in chunk.activities], chunk.announced
-        columns = {
+        of_activities = {
             "bytes": column_of("bytes", [one.bytes for one in args]),
             "way": self._ways.codes(args),
-            "announced": numbered(self._announced, announced or [None] * len(args)),
+            "announced": columns.numbered(self._announced, announced or [None] * len(args)),
         }
-        self._activities.append(columns)
+        self._activities.append(of_activities)
         self._arrows += zip(
-            [not isinstance(one, ArrowEnd) for one in chunk.arrows],
+            [not isinstance(one, events.ArrowEnd) for one in chunk.arrows],
             [one.id for one in chunk.arrows],
             self._threads.of(chunk.arrows).tolist(),
             nanoseconds([one.ts for one in chunk.arrows]).tolist(),
@@ -370,15 +349,15 @@ class Builder:
         tables = self._tables()
         activities = tables["activity"]
         activities["process"] = process_of_thread[activities["thread"]]
-        calls = _filled(Calls, tables["call"])
-        return Trace(
+        calls = _filled(columns.Calls, tables["call"])
+        return columns.Trace(
             source=source,
-            operators=_filled(Operators, tables["operator"]),
+            operators=_filled(columns.Operators, tables["operator"]),
             calls=calls,
-            activities=_filled(Activities, activities),
-            waits=_filled(Waits, tables["wait"]),
-            overheads=_filled(Spans, tables["overhead"]),
-            frames=_filled(Frames, tables["frame"]),
+            activities=_filled(columns.Activities, activities),
+            waits=_filled(columns.Waits, tables["wait"]),
+            overheads=_filled(columns.Spans, tables["overhead"]),
+            frames=_filled(columns.Frames, tables["frame"]),
             flows=_flows(self._arrows),
             threads=tuple(thread for _, thread in self._threads.known),
             process_of_thread=process_of_thread,
@@ -392,17 +371,17 @@ class Builder:
     def _tables(self) -> dict[str, dict[str, Any]]:
         """The columns of each table, sorted by start."""
         spans, activities = _joined(self._spans), _joined(self._activities)
-        table_of_span, spans["kind"] = np.divmod(spans.pop("category"), KINDS)
+        table_of_span, spans["kind"] = np.divmod(spans.pop("category"), events.KINDS)
         spans["annotation"] = spans["kind"].astype(np.bool_)
-        spans["name"] = Names(spans["name"], tuple(self._names))
+        spans["name"] = columns.Names(spans["name"], tuple(self._names))
         if "inputs" in spans:
-            spans["inputs"] = Coded(spans["inputs"], self._inputs.known)
+            spans["inputs"] = columns.Coded(spans["inputs"], self._inputs.known)
         activities |= self._ways.columns(activities.pop("way"))
         announced = activities.pop("announced")
         if len(self._announced) > 1:
-            activities["announced"] = Coded(announced, tuple(self._announced))
+            activities["announced"] = columns.Coded(announced, tuple(self._announced))
         tables = {}
-        for number, table in enumerate(TABLES):
+        for number, table in enumerate(events.TABLES):
             rows = np.flatnonzero(table_of_span == number)
             order = np.argsort(spans["start"][rows], kind="stable")
             tables[table] = {name: column[rows[order]] for name, column in spans.items()}
@@ -451,12 +430,12 @@ def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
     return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
 
 
-Table = TypeVar("Table", bound=Spans)
+Table = TypeVar("Table", bound=columns.Spans)
 
 
-def _filled(table: type[Table], columns: dict[str, Any]) -> Table:
+def _filled(table: type[Table], found: dict[str, Any]) -> Table:
     """A table of those columns that it has."""
-    named: Any = {one.name: columns.get(one.name) for one in fields(table)}
+    named: Any = {one.name: found.get(one.name) for one in fields(table)}
     return table(**named)
 
 
@@ -479,7 +458,7 @@ def _flows(arrows: Sequence[tuple[bool, Any, int, int]]) -> Flows:
         for forward, one, thread, at in arrows
         if not forward and one in begins
     ]
-    return Flows(*np.array(pairs, np.int64).reshape(-1, 4).T)
+    return columns.Flows(*np.array(pairs, np.int64).reshape(-1, 4).T)
 
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next.
@@ -574,7 +553,7 @@ def _read_as_any_json(data: bytes | mmap.mmap, source: str, inputs: InputsRead) 
     raw = document.traceEvents
     if not raw:
         raise msgspec.ValidationError("`$.traceEvents` is empty")
-    decoder, builder = Decoder(inputs if document.record_shapes else "none"), Builder()
+    decoder, builder = events.Decoder(inputs if document.record_shapes else "none"), Builder()
     for first in range(0, len(raw), _CHUNK):
         chunk = _decode_chunk(raw, first, decoder)
         try:
@@ -614,11 +593,11 @@ def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> Chunk
         raise msgspec.ValidationError(where) from None
 
 
-def _named(source: str, events: Sequence[Event], first: int, error: Exception) -> Exception:
+def _named(source: str, chunk: Sequence[Event], first: int, error: Exception) -> Exception:
     """The error with the event of the chunk in which it lies."""
-    for i, event in enumerate(events):
+    for i, event in enumerate(chunk):
         try:
-            Builder().add(sort_out([event], Categories()))
+            Builder().add(events.sort_out([event], events.Categories()))
         except msgspec.ValidationError as wrong:  # noqa: PERF203 (only once there is an error)
             return msgspec.ValidationError(f"{wrong} - at `$.traceEvents[{first + i}].args`")
         except DoesNotFitError as wrong:
