@@ -34,8 +34,7 @@ COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_bytes", *_TOGETHER)
 
 def communication_metrics(reading: Reading) -> dict[str, Metric]:
     """The metrics of communication, by name; those that need all ranks are not available."""
-    on_the_host = _on_the_host(reading)
-    if on_the_host:
+    if on_the_host := _on_the_host(reading):
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
     chosen = reading.trace.activities.name.that(communicates)
     rows = [(of_round[chosen[of_round]], of_round) for of_round in activity_rows(reading, KERNEL)]
@@ -233,8 +232,7 @@ def _ring(rank: int, collective: Collective, present: tuple[int, ...]) -> Ring:
                 f"{_words(collective)}"
             )
         ring = Ring(collective.group, present)
-    missing = [rank for rank in ring.ranks if rank not in present]
-    if missing:
+    if missing := [rank for rank in ring.ranks if rank not in present]:
         raise UnmatchedError(
             f"rank {missing[0]}, which takes part in {_words(collective)}, is not among them"
         )

@@ -275,8 +275,7 @@ def _fullest(metric: Metric) -> int:
 
 def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     """The counts that this trace cannot tell."""
-    unnamed = names_no_kernels(reading.trace)
-    if unnamed:
+    if unnamed := names_no_kernels(reading.trace):
         counts = ("kernels", "launches", "cuda_time", *collectives.COMMUNICATION)
         return {name: metric_values.absent(name, unnamed) for name in counts}
     if integrity.unknown_launches:

@@ -94,8 +94,7 @@ def why_uncompared(baseline: Profile, current: Profile) -> str:
 
 def why_untimed(baseline: Profile, current: Profile) -> str:
     """Why the times of two profiles do not compare; empty where they do."""
-    other = differences(baseline.environment, current.environment)
-    if other:
+    if other := differences(baseline.environment, current.environment):
         return ", ".join(one.words for one in other)
     if baseline.one_shot or current.one_shot:
         return "it ran only once"

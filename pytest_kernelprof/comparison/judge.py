@@ -89,8 +89,7 @@ def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
     Raises:
         ValueError: a metric is written twice.
     """
-    twice = [name for name, n in Counter(one.metric for one in written).items() if n > 1]
-    if twice:
+    if twice := [name for name, n in Counter(one.metric for one in written).items() if n > 1]:
         raise ValueError(f"{', '.join(twice)} is given twice; give it once")
     usual = {
         name: Allowance(

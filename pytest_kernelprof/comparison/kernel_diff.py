@@ -516,8 +516,7 @@ def _retimed(
     )
     found = []
     for one, times, earlier, later, another in zip(*(c.tolist() for c in columns), strict=True):
-        kind = _kind(earlier, later, noticed, another=another)
-        if kind:
+        if kind := _kind(earlier, later, noticed, another=another):
             a, b = old.kernels[rows[one]], new.kernels[others[one]]
             change = KernelChange(kind, side_of(a, earlier), side_of(b, later), times)
             found.append((abs(later - earlier), change))

@@ -181,8 +181,7 @@ def _align(old: Sequence[int], new: Sequence[int], agree: int) -> list[Block]:
     blocks: list[Block] = []
     i = j = 0
     while i < len(old) and j < len(new):
-        size = _agreeing(a, b, i, j)
-        if size:
+        if size := _agreeing(a, b, i, j):
             blocks.append(Block(i, j, min(size, len(old) - i, len(new) - j)))
             i, j = i + size, j + size
             continue

@@ -188,8 +188,7 @@ def why_no_gpu() -> str:
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None:
         return f"{_NO_DEVICE}: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
-    nodes = sorted(glob.glob(_DEVICE_NODES))
-    if nodes:
+    if nodes := sorted(glob.glob(_DEVICE_NODES)):
         return (
             f"CUDA cannot be used: {nodes[0]} is there, but torch cannot start CUDA: see what "
             "nvidia-smi and torch.cuda.init() say (an update of the driver needs a restart)"
@@ -234,8 +233,7 @@ def current_device(kind: DeviceKind) -> Device:
         name = f"CPU ({platform.machine()})"
         return Device("cpu", 0, name, "", 0, {**_versions(torch), **_mkldnn(torch)})
     refuse_broken()
-    reason = why_no_gpu()
-    if reason:
+    if reason := why_no_gpu():
         raise ProfilerUnavailable(reason)
     with as_made():
         index = torch.cuda.current_device()

@@ -660,8 +660,7 @@ def sharing(device: Device, timeout_s: float, who: str) -> Iterator[None]:
 
 def stop() -> None:
     """A debugger has the process, for minutes or hours: nobody waits for it."""
-    locks = _shared_locks()
-    if locks:
+    if locks := _shared_locks():
         finish_work()
         for lock in locks:
             lock.stop()

@@ -121,8 +121,7 @@ def _mangled(text: str) -> Parts:
     path, at = _run(text, start.end() if start else 0)
     rest, inner = at, []
     while at < len(text):
-        skipped = _NO_LENGTH.match(text, at)
-        if skipped:
+        if skipped := _NO_LENGTH.match(text, at):
             at = skipped.end()
             continue
         found, after = _run(text, at)
@@ -193,8 +192,7 @@ def _cutlass_gemm(name: str) -> str | None:
     if tokens[0] != "cutlass":
         return None
     for token in tokens[1:6]:
-        operation = _OPERATION.fullmatch(token)
-        if operation:
+        if operation := _OPERATION.fullmatch(token):
             plain = operation[1] == "s" and operation[2]
             stem = operation[3] if plain else operation[1] + operation[3]
             return _product(f"cutlass {stem}", tokens, tokens)
@@ -325,8 +323,7 @@ def _split(joined: str) -> list[str]:
             ),
             2 if not words[at] and at + 1 < len(words) else 1,
         )
-        one = "_".join(words[at : at + span])
-        if one:
+        if one := "_".join(words[at : at + span]):
             found.append(one)
         elif found:
             found[-1] += "_"  # an operator that works in place, at the end
@@ -423,8 +420,7 @@ def _nccl(parts: Parts) -> str | None:
 
 def _flash(parts: Parts) -> str | None:
     """The names are anchored: others hold the word too (``reshape_and_cache_flash_kernel``)."""
-    fmha = _FMHA.match(_own(parts))
-    if fmha:
+    if fmha := _FMHA.match(_own(parts)):
         return _joined(*fmha.groups())
     name = next((one for one in all_names(parts) if _FLASH.fullmatch(one)), None)
     if name is None or not parts.path:

@@ -39,8 +39,7 @@ def _short_name(name: str) -> str:
     if _OPERATOR.fullmatch(name) or _SHORT.fullmatch(name):
         return _cut(name, _LONGEST)
     parts = kernel_families.take_apart(name)
-    told = kernel_families.family_words(parts)
-    if told:
+    if told := kernel_families.family_words(parts):
         return _cut(told, _LONGEST)
     return _cut(_words(parts) or printable(name).strip(), _LONGEST_UNKNOWN) or "(no name)"
 

@@ -173,8 +173,7 @@ def _lazy(result: Any) -> tuple[Any, str] | None:
     for _ in range(_DEEPEST + 1):
         held: list[tuple[Any, bool]] = []
         for value, is_result in level[:_MOST]:
-            why = _why_refused(value, is_result)
-            if why:
+            if why := _why_refused(value, is_result):
                 return value, why
             if len(held) < _MOST and not issubclass(type(value), _HOLDS_NO_RESULTS):
                 is_data = is_result and _is_data(type(value))

@@ -477,8 +477,7 @@ class Contest:
         self, order: Sequence[str], repeated: RepeatedCall
     ) -> tuple[list[float], str]:
         taken = sessions.profile_rounds(repeated, len(order))
-        problems = "; ".join(taken.facts.profile.integrity.problems)
-        if problems:
+        if problems := "; ".join(taken.facts.profile.integrity.problems):
             return [], problems
         metrics = taken.facts.profile.metrics
         for name, count in zip(order, metrics["kernels"].rounds, strict=True):

@@ -325,8 +325,7 @@ def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
         return _profile(plan, plan.rounds)
     tries = batches[0]
     rounds = _rounds_of(tries[-1])
-    reason = again(tries)
-    if reason:
+    if reason := again(tries):
         return _profile(plan, rounds, reason=reason)
     if tries[-1].unproven and rounds < PROVING_ROUNDS:
         return _profile(plan, PROVING_ROUNDS, reason="to prove the graph's replays")
@@ -445,8 +444,7 @@ def require_complete(profile: Profile) -> None:
     Raises:
         IncompleteProfile: the message says what is missing, and how often it was tried.
     """
-    why = incomplete_words(profile)
-    if why:
+    if why := incomplete_words(profile):
         raise IncompleteProfile(why)
 
 

@@ -286,8 +286,7 @@ class Run:
         else:
             self.progress("warming up", step.done, step.of)
             self._prepare()()
-        left = left_for_good(before)
-        if left:
+        if left := left_for_good(before):
             raise IncompleteProfile(left_words(left))
         return Shown(step)
 

@@ -204,8 +204,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError for what is noted of no metric of ours."""
-        unknown = [name for name in (*self.no_times, *self.more_rounds) if name not in METRICS]
-        if unknown:
+        if unknown := [name for name in (*self.no_times, *self.more_rounds) if name not in METRICS]:
             raise ValueError(f"no metric is called {unknown[0][:40]!r}")
 
 

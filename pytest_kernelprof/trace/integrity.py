@@ -396,8 +396,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     if not len(replays):
         return "none", []
     children, seen = reading.activities_of_call[replays], trace.recording.replays or ()
-    conditional = sum(nodes is not None and nodes.conditional for nodes in seen)
-    if conditional:
+    if conditional := sum(nodes is not None and nodes.conditional for nodes in seen):
         return "unproven", [
             f"{conditional} replays are of CUDA graphs with conditional nodes, and the profiler "
             "records only the first iteration of their loops"
@@ -410,8 +409,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     if len(set(trace.calls.thread[replays].tolist())) > 1:  # their order is unknown
         known, kernels = sorted(known, key=lambda one: one.kernels), sorted(kernels)
     pairs = list(zip(known, kernels, strict=True))
-    short = [f"{n} of {one.kernels}" for one, n in pairs if n < one.kernels]
-    if short:
+    if short := [f"{n} of {one.kernels}" for one, n in pairs if n < one.kernels]:
         problems.append(
             f"{len(short)} replays of CUDA graphs have fewer kernels than kernel nodes ({short[0]})"
         )

@@ -61,8 +61,7 @@ def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
     found = {_CALLS_OF.sub(r"\1", one) for one in categories if _CALLS_OF.match(one)}
     if _MTIA_RECORDS in categories:
         found.add("mtia")
-    others = sorted(found - {"cuda"})
-    if others:
+    if others := sorted(found - {"cuda"}):
         return others[0].upper()
     if any(map(_HIP_CALL.match, calls)):
         return "ROCm"
