@@ -16,15 +16,9 @@ from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import alone, no_times
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import sharing
+from pytest_kernelprof.measure import arguments as calls
 from pytest_kernelprof.measure import policy, sessions
-from pytest_kernelprof.measure.arguments import (
-    Arguments,
-    Prepare,
-    args_and_kwargs,
-    preparer,
-    watch_in_place,
-    with_progress,
-)
+from pytest_kernelprof.measure.arguments import Arguments, Prepare
 from pytest_kernelprof.measure.policy import Plan, Progress, Shown
 from pytest_kernelprof.measure.runner import Run, agreed, warm
 from pytest_kernelprof.profiler import unprofiled_rounds
@@ -130,7 +124,7 @@ class Checks:
             WrongResult: a candidate returned another result than the reference.
             CannotMeasureError: ``fresh`` returned something else than arguments.
         """
-        args, kwargs = args_and_kwargs("fresh", handed_out)
+        args, kwargs = calls.args_and_kwargs("fresh", handed_out)
 
         def result_of(name: str) -> Any:
             own_args, own_kwargs = own.holding(args, kwargs)
@@ -212,7 +206,9 @@ def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
     if given.setup is None:
         return Arguments(*own.holding(given.args, given.kwargs))
     setup = given.setup
-    return given._replace(setup=lambda: own.holding(*args_and_kwargs("setup", setup(), given)))
+    return given._replace(
+        setup=lambda: own.holding(*calls.args_and_kwargs("setup", setup(), given))
+    )
 
 
 def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
@@ -292,8 +288,8 @@ def contest(
     with sharing(device, plan.lock_timeout_s, plan.who):
         if fresh is not None:
             arguments = in_own_memory(given, own)
-        prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
-        before = watch_in_place([], arguments)
+        prepares = {name: calls.preparer(fn, arguments) for name, fn in callables.items()}
+        before = calls.watch_in_place([], arguments)
         checks = Checks(check, reference, device, fresh=fresh is not None)
         profiles = dict[str, Profile]()
         with agreeing() as agreement:
@@ -320,7 +316,7 @@ def contest(
             *(device, plan, metric, reference, prepares, profiles, measuring, agreeing),
             checks=checks.found,
         )
-        in_rounds = watch_in_place(list(callables.values()), arguments)
+        in_rounds = calls.watch_in_place(list(callables.values()), arguments)
         found.take(plan.rounds)
         found.in_place = in_rounds.changed()
         found.take_until_sure()
@@ -457,7 +453,7 @@ class Contest:
         ):
             while not history or policy.again(history):
                 report = partial(progress, "comparing", of=len(order))
-                prepare = with_progress((self.prepares[name] for name in order), report)
+                prepare = calls.with_progress((self.prepares[name] for name in order), report)
                 repeated = RepeatedCall(self.device, prepare, plan.flush_l2, agreement)
                 values, problems = take(order, repeated)
                 throttled = not watch.block(len(order))
