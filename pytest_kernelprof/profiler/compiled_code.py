@@ -17,7 +17,6 @@ import contextlib
 import functools
 import gc
 import mmap
-import operator
 import os
 import re
 import sys
@@ -227,8 +226,7 @@ _graph_of_key: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictiona
 def _graphs(key: str) -> list[Any]:
     """The living graphs that were compiled under a key; some have none, and are "None"."""
     if key not in _graph_of_key or key == "None":
-        output_code = sys.modules.get("torch._inductor.output_code")
-        kind = getattr(output_code, "CompiledFxGraph", None)
+        kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
         graphs = [one for one in gc.get_objects() if type(one) is kind]
         if key == "None":
             return [graph for graph in graphs if graph._fx_graph_cache_key is None]
@@ -260,8 +258,11 @@ def _mapped_libraries() -> list[str]:
 
 @functools.cache
 def _code_of_library(path: str, modified_ns: int) -> CompiledCode:
-    """Of a library that is none of AOTInductor's, nothing."""
-    del modified_ns  # part of the cache's key: a library may be compiled again
+    """Of a library that is none of AOTInductor's, nothing.
+
+    Args:
+        modified_ns: part of the cache's key: a library may be compiled again.
+    """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data.find(_PACKAGE) < 0:
             return CompiledCode()
@@ -311,9 +312,8 @@ class WatchedCalls:
     _libraries: dict[str, CompiledCode] = field(default_factory=dict)
     _past: set[str] = field(default_factory=set)
 
-    def look_at_package(self, runner: object) -> None:
+    def look_at_package(self, _: object) -> None:
         """Look at the libraries that are there when one is called; which is its, nobody says."""
-        del runner
         self.package = True
         for path in _mapped_libraries():
             if path not in self._libraries:
@@ -347,14 +347,13 @@ def watch_calls() -> Iterator[WatchedCalls]:
     """Watch from any thread. A call costs a look into its graph or library."""
     watched, torch = WatchedCalls(), load_torch()
     packages = getattr(torch._C, "_aoti", None)
-    giver = operator.attrgetter("library.Library")(torch)
     with contextlib.ExitStack() as undoing:
         for kind in vars(packages).values() if packages else ():
             for name in ("run", "boxed_run"):
                 if isinstance(kind, type) and name in vars(kind):
                     look_first(undoing, kind, name, watched.look_at_package)
         look_first(undoing, torch._C.ScriptMethod, "__call__", watched.look_at_script)
-        look_first(undoing, giver, "impl", watched.look_at_giver)
+        look_first(undoing, torch.library.Library, "impl", watched.look_at_giver)
         yield watched
 
 

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 import types
 import weakref
 from collections import deque
@@ -144,9 +145,11 @@ def _likeness(torch: Any, result: Any, reference: Any) -> Likeness:
 
 def kept(result: Any) -> Any:
     """A result as it is now, its tensors copied without the graph that they come from."""
-    torch = load_torch()
     with without_modes():
-        return _mapped(torch, lambda tensor: tensor.detach().clone(), result, _DEEPEST)
+        return _mapped(load_torch(), lambda tensor: tensor.detach().clone(), result, _DEEPEST)
+
+
+_form = operator.attrgetter("shape", "dtype", "device", "requires_grad")
 
 
 class OwnMemory:
@@ -182,7 +185,7 @@ class OwnMemory:
         return held  # type: ignore[no-any-return]
 
     def _copy(self, torch: Any, number: int, given: Any) -> Any:
-        if number < len(self._own) and _alike(self._own[number], given):
+        if number < len(self._own) and _form(self._own[number]) == _form(given):
             own = self._own[number]
             own.copy_(given)
             own.grad = None
@@ -196,13 +199,6 @@ class OwnMemory:
             own = given.detach().clone()
         self._own[number : number + 1] = [own.requires_grad_(given.requires_grad)]
         return own
-
-
-def _alike(one: Any, other: Any) -> bool:
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("shape", "dtype", "device", "requires_grad")
-    )
 
 
 def _mapped(torch: Any, change: Callable[[Any], Any], value: Any, depth: int) -> Any:
