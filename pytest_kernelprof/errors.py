@@ -80,9 +80,7 @@ class LimitExceeded(Failed):
         place: the line of the test that made the call, if no line of the test raises this.
     """
 
-    def __init__(
-        self, msg: str | None = None, pytrace: bool = True, place: Place | None = None
-    ) -> None:
+    def __init__(self, msg: str, pytrace: bool = True, place: Place | None = None) -> None:
         super().__init__(msg, pytrace)
         self.place = place
 

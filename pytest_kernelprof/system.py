@@ -132,14 +132,12 @@ def newer_than_tried(found: Mapping[str, str]) -> list[str]:
         found: versions by the name of the package; names that are not in ``TRIED`` and versions
             without two numbers are ignored.
     """
-    lines = []
-    for name, version in found.items():
-        if name in TRIED:
-            newest = TRIED[name][-1]
-            if series(version) > series(newest):
-                shown = ".".join(map(str, series(version)))
-                lines.append(f"{name} {shown} is newer than what was tried ({newest})")
-    return lines
+    return [
+        f"{name} {'.'.join(map(str, series(version)))} is newer than what was tried "
+        f"({TRIED[name][-1]})"
+        for name, version in found.items()
+        if name in TRIED and series(version) > series(TRIED[name][-1])
+    ]
 
 
 def series(version: str) -> tuple[int, ...]:
