@@ -88,8 +88,7 @@ def timeline_of(reading: Reading) -> DeviceTimeline:
     rows = rows[np.lexsort((acts.start[rows], of_round[rows]))]
     number, reached = of_round[rows], acts.end[rows]
     first = np.searchsorted(number, np.arange(reading.rounds + 1))
-    bounds = first.tolist()
-    for begin, end in itertools.pairwise(bounds):
+    for begin, end in itertools.pairwise(first.tolist()):
         np.maximum.accumulate(reached[begin:end], out=reached[begin:end])
     before = np.flatnonzero(number[1:] == number[:-1])
     gap = np.maximum(0, acts.start[rows[before + 1]] - reached[before])

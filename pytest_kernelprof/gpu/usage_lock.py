@@ -376,8 +376,7 @@ class SharedGpuLock(GpuLock):
         if self._place >= 0 and self._bytes.is_open():
             return
         self._bytes.open()
-        places = range(_PLACES)
-        self._place = next((one for one in places if self._bytes.hold(_LIVES + one)), -1)
+        self._place = next((one for one in range(_PLACES) if self._bytes.hold(_LIVES + one)), -1)
         if self._place < 0:
             raise OSError(f"{_PLACES} processes use it")
         self._say("")

@@ -64,15 +64,13 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:head]}...{text[head + 3 - longest :]}"
 
 
+_PLAIN_TYPES = ("float", "double", "long", "int", "short", "char", "bool", "complex")
 _NAMES_OF_TYPES = {
     "bf16": "BFloat16 __nv_bfloat16 __hip_bfloat16 bfloat16_t",
     "fp16": "Half __half half_t _Float16",
     "fp8_e4m3": "Float8_e4m3fn Float8_e4m3fnuz __nv_fp8_e4m3 float_e4m3_t",
     "fp8_e5m2": "Float8_e5m2 Float8_e5m2fnuz __nv_fp8_e5m2 float_e5m2_t",
-    **{
-        name: name
-        for name in ["float", "double", "long", "int", "short", "char", "bool", "complex"]
-    },
+    **{name: name for name in _PLAIN_TYPES},
 }
 _TYPES = {one: short for short, names in _NAMES_OF_TYPES.items() for one in names.split()}
 _ANY = {("array", "char"), ("Array", "char")}

@@ -125,8 +125,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     with sharing(device, plan.lock_timeout_s, plan.who):
         torch_profiler.prime(device)
         found: list[Measurement] = []
-        shapes = device.kind == "cpu" and plan.inputs
-        session = Session(device, stacks=plan.stacks, shapes=shapes)
+        session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
         with session, session.autotuning.watched(), session.round():
             yield found
         taken = sessions.read(session.export())
@@ -149,8 +148,7 @@ def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
 
 def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
     """Return the measurement of a block that all ranks ran, with the profiles of the others."""
-    profile = _with_other_ranks(measurement.profile, agreement)
-    return measurement._replace(profile=profile)
+    return measurement._replace(profile=_with_other_ranks(measurement.profile, agreement))
 
 
 def _with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the profile") -> Profile:
@@ -388,6 +386,5 @@ def lines_of_another_run(profile: Profile, repeated: RepeatedCall) -> Profile:
     with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(session.export())
-    lines = annotated_lines(again.reading)
-    own = with_lines(profile, again.facts, lines)
+    own = with_lines(profile, again.facts, annotated_lines(again.reading))
     return _with_other_ranks(own, repeated.agreement, "the lines")

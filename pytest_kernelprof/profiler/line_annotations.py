@@ -81,7 +81,9 @@ class _LineTracer:
         file = frame.f_code.co_filename
         followed = self._followed.get(file)
         if followed is None:
-            followed = self._followed[file] = self._is_users(file)
+            # Not made absolute, which fails where the working directory is gone.
+            followed = not file.startswith(("<", PACKAGE, *self._library))
+            self._followed[file] = followed
         if not followed or self._budget <= 0:
             return None
         file = file_of(frame)
@@ -100,10 +102,6 @@ class _LineTracer:
             return on_event
 
         return on_event
-
-    def _is_users(self, file: str) -> bool:
-        # Not made absolute, which fails where the working directory is gone.
-        return not file.startswith(("<", PACKAGE, *self._library))
 
 
 def library_folders() -> tuple[str, ...]:

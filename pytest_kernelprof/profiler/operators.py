@@ -214,8 +214,7 @@ def _is_view(name: str, overload: str) -> bool:
     torch = load_torch()
     if torch.Tag.inplace_view in torch._C._get_operation_overload(name, overload)[2]:
         return True
-    schema: Any = torch._C._get_schema(name, overload)
-    returns = list(schema.returns)
+    returns = list(torch._C._get_schema(name, overload).returns)
     return bool(returns) and all(
         r.alias_info is not None and not r.alias_info.is_write for r in returns
     )

@@ -205,8 +205,7 @@ def _threads() -> dict[Any, str]:
         if isinstance(thread, Real.timer) or job:
             found[thread or number, job] = words
         elif not _is_idle(frame):
-            place = _Place(map(_place, _outwards(frame)))
-            found[thread or number, place] = words
+            found[thread or number, _Place(map(_place, _outwards(frame)))] = words
         queue = pool.f_locals.get("work_queue") if pool else None
         if queue is not None and queue.qsize():
             found["queued", id(queue)] = words

@@ -302,8 +302,7 @@ def _capturing(trace: Trace) -> Bools:
     last_end = np.maximum.accumulate(np.where(ended, rows, -1))
     next_end = np.minimum.accumulate(np.where(ended, rows, len(rows))[::-1])[::-1]
     closed = np.append(thread, -1)[next_end] == thread
-    capturing = (last_begin >= first) & (last_begin > last_end) & closed
-    inside[order] = capturing
+    inside[order] = (last_begin >= first) & (last_begin > last_end) & closed
     return inside
 
 
