@@ -149,8 +149,6 @@ def _check_order_of_calls(reading: Reading) -> list[str]:
     """Correlation ids are given in order of time. Held in sessions of ours only: files from
     elsewhere may have been put together from several."""
     calls = reading.trace.calls
-    if not reading.layout.annotated:
-        return []
     known = calls.correlation != NO_ID
     wrong = np.zeros(len(calls), np.bool_)
     wrong[known] = _overtaken(calls.start[known], calls.correlation[known], calls.thread[known])
@@ -161,8 +159,6 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     """A stream runs what a thread launches on it in order; the nodes of a graph apart. Held in
     sessions of ours only: elsewhere several streams may bear one number."""
     acts, calls = reading.trace.activities, reading.trace.calls
-    if not reading.layout.annotated or not len(calls):
-        return []
     of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)
     rows = np.flatnonzero(~of_graph[reading.call_of_activity])
     call = reading.call_of_activity[rows]
@@ -188,8 +184,6 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
     begins: on the device and in the context of our sentinels, which are what we wait for."""
     trace, of_round = reading.trace, reading.round_of_activity
     acts, ran_by = trace.activities, reading.call_of_activity
-    if not reading.layout.annotated:
-        return []
     sentinels = (acts.kind == KERNEL) & (of_round == NO_ID) & (ran_by != NO_ID)
     ours = (of_round != NO_ID) & (ran_by != NO_ID)
     ours &= among(acts.device, acts.device[sentinels])
@@ -254,10 +248,10 @@ def _check_device(reading: Reading) -> Integrity:
         *_check_contexts(reading),
         *_check_repeated(reading),
         *_check_external_ids(reading),
-        *_check_order_of_calls(reading),
-        *_check_order_of_streams(reading),
-        *_check_order_of_rounds(reading),
     ]
+    if reading.layout.annotated:
+        problems += _check_order_of_calls(reading) + _check_order_of_streams(reading)
+        problems += _check_order_of_rounds(reading)
     return Integrity(
         problems=tuple(problems),
         launches=int(expected.sum()),
