@@ -14,7 +14,7 @@ from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.trace.columns import Bools, Ints, Names, Operators, Trace
+    from pytest_kernelprof.trace.columns import Bools, Frames, Ints, Names, Operators, Trace
 
 
 # Deeper than nearly all code; what lies deeper still is found by one sweep.
@@ -161,13 +161,17 @@ def _operators(trace: Trace) -> tuple[Ints, Ints]:
     has_operators = np.zeros(len(trace.threads), np.bool_)
     has_operators[ops.thread] = True
     left = np.flatnonzero((of_call == NO_ID) & has_operators[calls.thread])
-    start = np.concatenate([ops.start, calls.start[left]])
-    end = np.concatenate([ops.end, calls.start[left]])
-    thread = np.concatenate([ops.thread, calls.thread[left]])
     # A call at the very end of an operator is still its own.
-    found = enclosing(thread, start, end, np.arange(len(start)) >= count)
+    found = _with_points(ops, calls.thread[left], calls.start[left])
     of_call[left] = found[count:]
     return found[:count], of_call
+
+
+def _with_points(spans: Operators | Frames, thread: Ints, at: Ints) -> Ints:
+    """What is ``enclosing`` these spans, and then points on their threads."""
+    start, end = np.concatenate([spans.start, at]), np.concatenate([spans.end, at])
+    is_point = np.arange(len(start)) >= len(spans)
+    return enclosing(np.concatenate([spans.thread, thread]), start, end, is_point)
 
 
 def ancestors(parent: Ints, operator: int) -> Iterator[int]:
@@ -456,16 +460,11 @@ def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
 
     The profiler names the line of the ``def``, not of the call (pytorch #167605).
     """
-    frames, ops = trace.frames, trace.operators
-    users = np.flatnonzero(frames.name.that(_is_users))
+    ops, users = trace.operators, _rows(trace.frames, trace.frames.name.that(_is_users))
     rows = np.array(sorted(set(operators) - {NO_ID}), np.int64)
-    start = np.concatenate([frames.start[users], ops.start[rows]])
-    end = np.concatenate([frames.end[users], ops.start[rows]])
-    thread = np.concatenate([frames.thread[users], ops.thread[rows]])
-    around = enclosing(thread, start, end, np.arange(len(start)) >= len(users))[len(users) :]
-    names = frames.name[users]
+    around = _with_points(users, ops.thread[rows], ops.start[rows])[len(users) :]
     return {
-        row: _line(names[frame])
+        row: _line(users.name[frame])
         for row, frame in zip(rows.tolist(), around.tolist(), strict=True)
         if frame != NO_ID
     }

@@ -239,7 +239,7 @@ def _plain_number(value: int | str) -> int | str:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
 
 
-class Ways(dict[Any, int]):
+class Ways(columns.Different[Any]):
     """Numbers the different ways in which activities are launched, as ``_WAY`` lists them.
 
     Most kernels are launched again and again; so they cost one look-up and not one a field.
@@ -254,8 +254,7 @@ class Ways(dict[Any, int]):
             for name, value in zip(_WAY, way, strict=True)
         ]
         self._known.append(tuple(fields))
-        number = self[way] = len(self)
-        return number
+        return super().__missing__(way)
 
     def codes(self, args: Sequence[Args]) -> Ints:
         """The number of each activity's way."""
