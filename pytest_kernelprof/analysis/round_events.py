@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ def activity_rows(reading: Reading, kind: int) -> list[Ints]:
     launched = acts.start[rows]
     launched[calls != NO_ID] = reading.trace.calls.start[calls[calls != NO_ID]]
     rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
-    bounds = np.searchsorted(of_round[rows], np.arange(reading.rounds + 1)).tolist()
-    return [rows[begin:end] for begin, end in itertools.pairwise(bounds)]
+    return np.split(rows, np.searchsorted(of_round[rows], np.arange(1, reading.rounds)))
 
 
 def operators_of_kernels(reading: Reading, rows: Ints) -> list[int]:
@@ -70,18 +68,14 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
     """The kernels of some of the ``counted_rows``."""
     if reading.trace.device_kind == "cpu":
         return _operators_as_kernels(reading, rows)
-    acts = reading.trace.activities
+    acts: Any = reading.trace.activities
+    launch = (acts.grid, acts.block, acts.registers, acts.shared_memory, acts.device, acts.stream)
     return tuple(
         map(
             profile.Kernel,
             acts.name[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
-            acts.grid[rows].tolist(),
-            acts.block[rows].tolist(),
-            acts.registers[rows].tolist(),
-            acts.shared_memory[rows].tolist(),
-            acts.device[rows].tolist(),
-            acts.stream[rows].tolist(),
+            *(column[rows].tolist() for column in launch),
             _names_of_calls(reading, reading.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
         )
@@ -192,8 +186,8 @@ def different_rounds(
         levels.append(code[at])
         at = above[at]
     kernels = np.stack(levels, axis=1)
-    bounds = itertools.pairwise(np.cumsum([0, *map(len, names)]).tolist())
-    sequences = [kernels[begin:end].tobytes() for begin, end in bounds]
+    ends = np.cumsum([len(of_round) for of_round in names])
+    sequences = [of_round.tobytes() for of_round in np.split(kernels, ends[:-1])]
     found = {sequences[first]: first}
     for number, sequence in enumerate(sequences):
         found.setdefault(sequence, number)
@@ -280,16 +274,11 @@ def silent_regions(reading: Reading) -> int:
 def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
     """The compute operators of these rows, in the form of kernels."""
     ops = reading.trace.operators
+    names, us = ops.name[rows].tolist(), ((ops.end[rows] - ops.start[rows]) / 1e3).tolist()
+    launch = (_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0, "operator")
     return tuple(
-        profile.Kernel(
-            name, duration, *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0), "operator", chain
-        )
-        for name, duration, chain in zip(
-            ops.name[rows].tolist(),
-            ((ops.end[rows] - ops.start[rows]) / 1e3).tolist(),
-            chains(reading, rows.tolist()),
-            strict=True,
-        )
+        profile.Kernel(name, duration, *launch, chain)
+        for name, duration, chain in zip(names, us, chains(reading, rows.tolist()), strict=True)
     )
 
 

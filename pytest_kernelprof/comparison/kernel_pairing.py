@@ -71,9 +71,7 @@ class Numbered:
         ends = [*begins[1:], len(self.keys)]
         if len(begins) < 2:
             return self, len(begins)
-        sequences = [
-            self.keys[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)
-        ]
+        sequences = [part.tobytes() for part in np.split(self.keys, begins)[1:]]
         most = sequences.index(Counter(sequences).most_common(1)[0][0])
         rows = slice(int(begins[most]), int(ends[most]))
         columns = (self.keys, self.launches, self.steps, self.us)

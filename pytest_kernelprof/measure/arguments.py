@@ -24,13 +24,8 @@ _MOST = 5_000
 _IN_PYTHON, _IN_C = types.FunctionType, types.WrapperDescriptorType
 _CODE = (_IN_PYTHON, _IN_C)
 _CONTAINERS = (list, tuple, set, frozenset, Mapping, deque, types.SimpleNamespace)
-_HOLDS_NO_RESULTS = (
-    type,
-    types.ModuleType,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_HOLDS_NO_RESULTS = (type, types.ModuleType, *_FUNCTIONS)
 _HOLDS_NOTHING = frozenset({types.NoneType, bool, int, float, str, bytes})
 _STATES: Mapping[type, Callable[[Any], str]] = {
     types.GeneratorType: inspect.getgeneratorstate,
