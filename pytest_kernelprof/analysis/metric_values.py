@@ -28,14 +28,12 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
 
     A count is its largest round; a time the median of its rounds, with the interval of that.
     """
-    spec = METRICS[name]
-    if spec.kind == "exact":
+    found = absent(name, why)
+    if found.kind == "exact":
         values = tuple(int(value) for value in rounds)
-        most = max(values, default=0)
-        return Metric(name, spec.kind, spec.unit, rounds=values, value=most, why=why)
+        return replace(found, rounds=values, value=max(values, default=0))
     times = tuple(float(value) for value in rounds)
-    median = statistics.median(times)
-    found = Metric(name, spec.kind, spec.unit, rounds=times, value=median, why=why)
+    found = replace(found, rounds=times, value=statistics.median(times))
     interval = median_interval(times)
     if interval is None:
         return found
@@ -95,9 +93,6 @@ def timeline_of(reading: Reading) -> DeviceTimeline:
     return DeviceTimeline(rows, number, reached, first, before, gap)
 
 
-_SHORT_NS = int(QUEUED_US * 1e3)
-
-
 def gaps_of(reading: Reading, line: DeviceTimeline) -> Gaps:
     """Class the gaps of every round: what the device waits for between two activities."""
     began, gap = line.reached[line.before], line.gap
@@ -106,7 +101,7 @@ def gaps_of(reading: Reading, line: DeviceTimeline) -> Gaps:
     returned = np.zeros(len(call), np.int64)
     returned[known] = reading.trace.calls.end[call[known]]
     host = known & (returned > began)
-    kernel = known & ~host & (gap <= _SHORT_NS)
+    kernel = known & ~host & (gap <= QUEUED_US * 1e3)
 
     def totals(which: Bools) -> list[float]:
         of_round = line.number[line.before[which]]
@@ -267,16 +262,14 @@ def _launch_overhead(
         low = max(0.0, of_latency.low - of_busy.high - floor - tax)
         high = max(0.0, of_latency.high - of_busy.low - floor)
     why = f"floor of an empty call {floor:.1f}us" + (f"; {latency.why}" if latency.why else "")
-    return Metric(
-        "launch_overhead",
-        "timed",
-        "us",
+    return replace(
+        latency,
+        name="launch_overhead",
         rounds=tuple(max(0.0, one - busy_us - floor) for one in timings.latency_us),
         value=max(0.0, latency.value - busy_us - floor),
         low=low,
         high=high,
         why=why,
-        block=latency.block,
     )
 
 
