@@ -27,7 +27,6 @@ from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
 ONE_RANK = "not available on one rank: the waiting time needs the profiles of all ranks"
-_NO_COMMUNICATION = "no kernel of it communicates"
 _TOGETHER = ("comm_transfer", "comm_wait")
 COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_bytes", *_TOGETHER)
 
@@ -38,7 +37,7 @@ def communication_metrics(reading: Reading) -> dict[str, Metric]:
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
     chosen = reading.trace.activities.name.that(communicates)
     rows = [(of_round[chosen[of_round]], of_round) for of_round in activity_rows(reading, KERNEL)]
-    why = ONE_RANK if any(len(ours) for ours, _ in rows) else _NO_COMMUNICATION
+    why = ONE_RANK if any(len(ours) for ours, _ in rows) else "no kernel of it communicates"
     return {
         "comm_time": metric_of("comm_time", [_took(reading, ours).sum() / 1e3 for ours, _ in rows]),
         "exposed_comm_time": metric_of(

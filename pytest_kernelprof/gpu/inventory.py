@@ -76,9 +76,6 @@ def _answer_of_a_stream(torch: Torch) -> str:
 
 DeviceKind = Literal["cuda", "cpu"]
 
-# Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
-_KINETO_LOG_LEVEL = "6"
-
 # Of an NVIDIA GPU that the system, or this container, has.
 _DEVICE_NODES = "/dev/nvidia[0-9]*"
 
@@ -131,7 +128,8 @@ def bound() -> Torch:
 
 
 def _load() -> ModuleType:
-    os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_LOG_LEVEL)
+    # Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
     try:

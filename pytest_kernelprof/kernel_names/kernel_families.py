@@ -111,7 +111,6 @@ def _demangled(text: str) -> Parts:
 # A length, but for the digits of constants, substitutions, parameters and extended types.
 _LENGTH = re.compile(r"[1-9]\d{0,2}")
 _NO_LENGTH = re.compile(r"L[a-z]n?\d+E|E\d+E|S[0-9A-Z]*_|T\d*_|DF\d+[b_x]?")
-_ANONYMOUS_MANGLED = "_GLOBAL__N_"
 
 
 def _mangled(text: str) -> Parts:
@@ -139,7 +138,7 @@ def _run(text: str, at: int) -> tuple[Path, int]:
         name = text[length.end() : end]
         if end > len(text) or not name.isidentifier():
             break
-        if not name.startswith(_ANONYMOUS_MANGLED):
+        if not name.startswith("_GLOBAL__N_"):
             found.append(name)
         at = end
     return tuple(found), at
@@ -336,8 +335,6 @@ _WRAPPER = re.compile(
     r"(?:[AB]?Unary|Binary|Opmath\w+)Functor|(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor"
     r"|func_wrapper_t|ReduceOp|gpu_\w+|\w*TensorListMetadata|\w*index_kernel_impl"
 )
-_SCALAR_WRAPPERS = ("AUnaryFunctor", "BUnaryFunctor")
-_ON_SELF = "CUDAFunctorOnSelf_"
 # What stands before functors and is none: data, and how it lies in memory.
 _NO_FUNCTOR = {
     *("TensorIterator", "TensorIteratorBase", "TensorInfo", "OpaqueType", "PhiloxCudaState"),
@@ -365,11 +362,11 @@ def functor_words(parts: Parts) -> str:
     for path in parts.inner:
         name = path[-1]
         if _WRAPPER.fullmatch(name):
-            scalar |= name in _SCALAR_WRAPPERS
+            scalar |= name in ("AUnaryFunctor", "BUnaryFunctor")
             wrapper = wrapper or ("" if name.startswith("gpu_") else name)
         elif _is_functor(path):
             words = _words(name)
-            scalar |= name.startswith(_ON_SELF)
+            scalar |= name.startswith("CUDAFunctorOnSelf_")
             if words.endswith("_scalar"):
                 words, scalar = words.removesuffix("_scalar"), True
             return f"{words} scalar" if scalar else words

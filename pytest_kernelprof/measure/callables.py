@@ -233,8 +233,7 @@ def _activities(profile: Profile) -> float:
 
 
 def _by_norm(found: Likeness) -> _Finding:
-    named = ", ".join(found.left_out[:_MOST_NAMED])
-    left_out = f"{named}{_more(found.left_out, _MOST_NAMED)}"
+    left_out = ", ".join(found.left_out[:_MOST_NAMED]) + _more(found.left_out, _MOST_NAMED)
     if found.apart:
         return _Finding(wrong=f"{found.apart[0]}{_more(found.apart, 1)}. {_REMEDY}")
     if found.norm is None:

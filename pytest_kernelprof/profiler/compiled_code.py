@@ -101,9 +101,8 @@ def _watch(convert_frame: ModuleType) -> None:
         _seen.may_refuse = True
     else:
         convert_frame.exceeds_recompile_limit = _telling_of_refusals(exceeds)  # type: ignore[attr-defined]
-    handler: Any = getattr(
-        sys.modules.get("torch._dynamo.callback"), "CompilationCallbackHandler", None
-    )
+    callbacks = sys.modules.get("torch._dynamo.callback")
+    handler: Any = getattr(callbacks, "CompilationCallbackHandler", None)
     if hasattr(handler, "install_callbacks"):
         handler.install_callbacks = _telling_of_backward(handler.install_callbacks)
 
@@ -138,9 +137,7 @@ def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
 _CALLED = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 _PYBINDING = re.compile(r"async_compile\.cpp\w*\(")
 _RECORDED = re.compile(r'(?:RecordFunctionHandle \w+|RECORD_FUNCTION)\(\s*"([^"]+)"')
-_CPP_WRAPPER = "cpp_wrapper_src"
 _CPP_WORK = re.compile(r'extern "C"\s+void|CHECK\(aoti_torch_cpu_\w+\(')
-_BATCHED = "_single_thread_mm("
 
 TURN_ON = (
     "Inductor's config.cpp.enable_kernel_profile was off when it was compiled; leave it on "
@@ -209,14 +206,14 @@ def code_of_graphs(operators: Iterable[str], annotations: Iterable[str]) -> Comp
 def code_of_source(source: str) -> CompiledCode:
     """What the module that Inductor wrote for a graph says of its kernels."""
     blocks = _PYBINDING.split(source)[1:]
-    if _CPP_WRAPPER in source and _CPP_WORK.search(source):
+    if "cpp_wrapper_src" in source and _CPP_WORK.search(source):
         blocks = [source]
     return together(map(_code_of_block, blocks))
 
 
 def _code_of_block(block: str) -> CompiledCode:
     names = frozenset(_RECORDED.findall(block))
-    batched = names if _BATCHED in block else frozenset()
+    batched = names if "_single_thread_mm(" in block else frozenset()
     return CompiledCode(names, batched, () if names else (_HIDDEN,))
 
 
@@ -234,8 +231,6 @@ def _graphs(key: str) -> list[Any]:
     return [_graph_of_key[key]] if key in _graph_of_key else []
 
 
-_PACKAGE = b"AOTInductorModelContainerRun"
-_RECORDS = b"RecordFunction"
 _KERNEL = re.compile(rb"\0(graph_\d+_\w+|aoti_torch_\w+)(?=\0)")
 _BATCHED_NAME = re.compile(r"graph_\d+_.*gemm")
 
@@ -264,9 +259,9 @@ def _code_of_library(path: str, modified_ns: int) -> CompiledCode:
         modified_ns: part of the cache's key: a library may be compiled again.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data.find(_PACKAGE) < 0:
+        if data.find(b"AOTInductorModelContainerRun") < 0:
             return CompiledCode()
-        if data.find(_RECORDS) < 0:
+        if data.find(b"RecordFunction") < 0:
             return CompiledCode(unseen=(_PACKAGE_HIDDEN.format(os.path.basename(path)),))
         names = frozenset(name.decode() for name in _KERNEL.findall(data))
         return CompiledCode(names, frozenset(filter(_BATCHED_NAME.match, names)))

@@ -23,8 +23,6 @@ from pytest_kernelprof.gpu.inventory import bound
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.system import PACKAGE, Real
 
-_REWRITES = "_pytest.assertion.rewrite"
-
 
 def file_of(frame: FrameType) -> str:
     """The file of a frame's code."""
@@ -37,7 +35,7 @@ def own_file(file: str, namespace: Mapping[str, object]) -> str:
     if own == file or not isinstance(own, str):
         return file
     # Else the code says so on purpose, as a template's or a cell's does.
-    is_rewritten = type(namespace.get("__loader__")).__module__ == _REWRITES
+    is_rewritten = type(namespace.get("__loader__")).__module__ == "_pytest.assertion.rewrite"
     return own if is_rewritten and os.path.basename(own) == os.path.basename(file) else file
 
 

@@ -85,7 +85,6 @@ def _remove(path: str, newest: float) -> None:
 
 
 _PREFIX = "kernelprof-traces-"
-_MEMORY = "/dev/shm"
 _ENOUGH_BYTES = 64 << 20
 _END = 64
 
@@ -302,7 +301,7 @@ def _free_words(folder: Folder) -> str:
 
 def _places() -> tuple[str, ...]:
     """The temporary folder first, since traces may be large; memory where that one fails."""
-    found = [TEMPORARY_FOLDER, _MEMORY if sys.platform == "linux" else ""]
+    found = [TEMPORARY_FOLDER, "/dev/shm" if sys.platform == "linux" else ""]
     return tuple(place for place in found if place)
 
 

@@ -348,7 +348,6 @@ _SIZES = {
     **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
     "ComplexDouble": 16,
 }
-_OF_ONE_BYTE = "Float8_"
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -412,7 +411,7 @@ def _announced(text: bytes) -> Announced:
 
 def _bytes(args: _Args) -> int | None:
     given, got, dtype = _whole(args.given), _whole(args.got), _text(args.dtype)
-    size = 1 if dtype.startswith(_OF_ONE_BYTE) else _SIZES.get(dtype)
+    size = 1 if dtype.startswith("Float8_") else _SIZES.get(dtype)
     if given is None or got is None or size is None:
         return None
     return max(given, got) * size

@@ -44,7 +44,6 @@ FLOWS = ("fwdbwd", "forward_backward")
 _CALLS_OF = re.compile(r"^(\w+?)_(?:runtime|driver)$")
 _HIP_CALL = re.compile("^hip[A-Z]")
 MTIA = "MTIA"
-_MTIA_RECORDS = "mtia_ccp_events"
 
 
 def table_of(category: str) -> str:
@@ -59,7 +58,7 @@ def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
     """Whose runtime recorded a trace: "CUDA", "ROCm", "XPU", "MTIA" or another's own name; empty
     where nothing of a device is recorded. ROCm has the categories of CUDA."""
     found = {_CALLS_OF.sub(r"\1", one) for one in categories if _CALLS_OF.match(one)}
-    if _MTIA_RECORDS in categories:
+    if "mtia_ccp_events" in categories:
         found.add("mtia")
     if others := sorted(found - {"cuda"}):
         return others[0].upper()
@@ -156,9 +155,6 @@ def tally(names: Iterable[str]) -> str:
     return ", ".join(shown) + (", ..." if len(counts) > 3 else "")
 
 
-_OLD_FORM = "in the form of 2021"
-
-
 def origin_of(trace: Trace) -> Origin:
     """What to say of a trace's origin.
 
@@ -168,5 +164,5 @@ def origin_of(trace: Trace) -> Origin:
     processes = np.unique(trace.process_of_thread[np.concatenate(ours)])
     acts = trace.activities
     devices = np.unique(acts.process * (int(acts.device.max(initial=0)) + 2) + acts.device)
-    form = _OLD_FORM if OLD_CATEGORIES.intersection(trace.categories) else ""
+    form = "in the form of 2021" if OLD_CATEGORIES.intersection(trace.categories) else ""
     return Origin(trace.back_end or "CPU", form, len(processes), len(devices))
