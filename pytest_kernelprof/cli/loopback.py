@@ -7,12 +7,8 @@ import secrets
 import threading
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from typing_extensions import Self
+from pathlib import Path
+from typing import Any
 
 READER = "https://ui.perfetto.dev"
 """The only page that browsers allow to read it."""
@@ -53,7 +49,7 @@ class OneFile(ThreadingHTTPServer):
         """The address of the page that opens the file."""
         return f"{READER}/#!/?url={self.address}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> OneFile:
         """Serve on a thread of its own."""
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from _pytest.nodes import Node
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import KINDS, Key, Limit, parse_limit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from types import ModuleType
-
-    import pytest
-    from _pytest.nodes import Node
-
 
 OPTIONS_MARKER = "kernelprof"
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
 
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
 from pytest_kernelprof.units import parse_percent, parse_times, whole_number, whole_number_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 
 class Kind(NamedTuple):
