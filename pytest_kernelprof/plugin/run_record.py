@@ -24,7 +24,6 @@ from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.settings import Settings, flag_of
 from pytest_kernelprof.records import codec, comparison, profile
-from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
 from pytest_kernelprof.records.document import Run, Test, bounded, grouped
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.report.files import why_no_file, write_file
@@ -183,7 +182,7 @@ class RunRecord:
             commit=commit_of(str(self._config.rootpath)),
         )
 
-    def _baselines(self) -> Iterator[RunComparison]:
+    def _baselines(self) -> Iterator[comparison.RunComparison]:
         """What the run was compared with."""
         yield from filter(None, (comparison() for comparison in self._state.comparisons))
 
@@ -329,7 +328,7 @@ def portable(found: T, root: str) -> T:
         return tuple(portable(part, root) for part in found)  # type: ignore[return-value]
     if not isinstance(found, msgspec.Struct) or isinstance(found, _WITHOUT_FILES):
         return found
-    if isinstance(found, SnapshotReport):
+    if isinstance(found, comparison.SnapshotReport):
         found = replace(found, entry=None)
     file, changed = _FILES.get(type(found), ""), {}
     for name in (file,) if file == "source" else found.__struct_fields__:
