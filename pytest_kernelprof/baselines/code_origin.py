@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 from pytest_kernelprof.baselines import import_redirect
-from pytest_kernelprof.baselines.import_redirect import Mapping
 from pytest_kernelprof.baselines.protocol import Launch
 from pytest_kernelprof.baselines.revision import changed
 from pytest_kernelprof.records.document import Test
@@ -109,7 +108,7 @@ class Copies:
     def __init__(self, tree: str) -> None:
         self._tree = tree
         self._roots = _import_roots(tree)
-        self._tops: dict[str, bool] = {}
+        self._has = functools.cache(self._is_there)
 
     def wrong(self, modules: Iterable[tuple[str, object]], *, is_apart: bool) -> str:
         """A module that both sides would load from the same file, with the remedy; empty without
@@ -161,12 +160,10 @@ class Copies:
             if in_tree and not import_redirect.is_below(os.path.realpath(file), self._tree):
                 yield name, file, in_tree
 
-    def _has(self, top: str) -> bool:
-        if top not in self._tops:
-            paths = (os.path.join(root, one) for root in self._roots for one in (top, f"{top}.py"))
-            is_foreign = top in sys.stdlib_module_names or top == _OURS
-            self._tops[top] = not is_foreign and any(map(os.path.exists, paths))
-        return self._tops[top]
+    def _is_there(self, top: str) -> bool:
+        paths = (os.path.join(root, one) for root in self._roots for one in (top, f"{top}.py"))
+        is_foreign = top in sys.stdlib_module_names or top == _OURS
+        return not is_foreign and any(map(os.path.exists, paths))
 
     def _file_of(self, name: str) -> str:
         """The tree's file for a module; empty without one."""
@@ -309,10 +306,9 @@ class Reads:
     """Watches each file that this process opens, and each library that it loads by ``ctypes``, from
     ``watch`` on. A hook of Python's audit stays as long as its process."""
 
-    def __init__(self, mapping: Mapping) -> None:
+    def __init__(self, mapping: import_redirect.Mapping) -> None:
         self._mapping = mapping
         self._root = mapping.root.rstrip(os.sep) + os.sep
-        self._root_bytes = os.fsencode(self._root)
         self._seen: dict[str, None] = {}
 
     def watch(self) -> None:
@@ -327,13 +323,8 @@ class Reads:
     def _look(self, event: str, arguments: tuple[object, ...]) -> None:
         if event not in _EVENTS:
             return
-        path = arguments[0]
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], (str, bytes)) else ""
         # For nearly all files, the check ends here.
-        if isinstance(path, str):
-            if not path.startswith(self._root):
-                return
-        elif not isinstance(path, bytes) or not path.startswith(self._root_bytes):
-            return
-        told = os.fsdecode(path)
-        if len(self._seen) < _MOST and self._mapping.is_users(told):
-            self._seen[os.path.relpath(told, self._mapping.root)] = None
+        is_near = path.startswith(self._root) and len(self._seen) < _MOST
+        if is_near and self._mapping.is_users(path):
+            self._seen[os.path.relpath(path, self._mapping.root)] = None
