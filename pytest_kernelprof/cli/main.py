@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import io
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from operator import methodcaller
@@ -119,7 +119,7 @@ COMMANDS = {
         "print the kernels of a trace, or compare the traces of ranks",
         "show trace.json.gz --top=10",
         "0 if the trace is complete, 1 if it is not, 2 for an error",
-        "trace_commands.show",
+        "trace_commands:show",
         _option(
             "traces=TRACE",
             "a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for ranks",
@@ -141,7 +141,7 @@ COMMANDS = {
         "open a trace in Perfetto, in the browser",
         "open trace.json.gz",
         "0 if the trace was read, 1 if not, 2 for an error",
-        "trace_commands.open_in_perfetto",
+        "trace_commands:open_in_perfetto",
         _option("trace", "a Chrome trace of torch.profiler; no other machine gets it"),
         _flag("--no-browser", "print the address and open nothing"),
         _option("--timeout=TIME", "stop if nothing has read it after TIME", "5min", parse_duration),
@@ -151,7 +151,7 @@ COMMANDS = {
         "show what changed between two traces",
         "diff old.json.gz new.json.gz",
         "0 also if they differ, 2 for a trace that cannot be read",
-        "trace_commands.diff",
+        "trace_commands:diff",
         _option(
             "old",
             "a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per rank",
@@ -170,7 +170,7 @@ COMMANDS = {
         "compare a run with earlier runs",
         "compare main.json today.json --fail-on=cuda_time:5%",
         "0 if nothing is worse, 1 if worse or none compared, 2 for an error",
-        "run_commands.compare",
+        "run_commands:compare",
         _option("runs=RUN.json", "earlier runs, then the new one", nargs="+"),
         _option(
             "--fail-on=METRIC:MARGIN",
@@ -185,7 +185,7 @@ COMMANDS = {
         "report a recorded run again, as text or in other formats",
         "report run.json --html=run.html",
         "0 if it was reported, 2 for an error",
-        "run_commands.report",
+        "run_commands:report",
         _option("runs=RUN.json", "run documents; several are reported as one run", nargs="+"),
         _option("--html=PATH", "write the results as a page for a browser"),
         _option("--markdown=PATH", "write the results as Markdown, for a pull request"),
@@ -199,7 +199,7 @@ COMMANDS = {
         "write kernel snapshots from a run document",
         "update run.json",
         "0 if all snapshots were written, 1 if one was not, 2 for an error",
-        "run_commands.update_snapshots",
+        "run_commands:update_snapshots",
         _option("run_document=RUN.json", "made by pytest --kernelprof-json"),
         _option(
             "--root=DIR", "the root folder of the tests (default: the current folder)", default="."
@@ -210,13 +210,13 @@ COMMANDS = {
         "find what prevents or distorts measurements",
         "doctor",
         "0 if measurements are possible, 1 if they are not",
-        "doctor.run",
+        "doctor:run",
     ),
     "noise": _command(
         "measure how much times vary here; print margins for limits",
         "noise --processes=5",
         "0 if it measured, 2 for an error",
-        "noise.run",
+        "noise:run",
         _option("--rounds=N", "take N rounds of each workload in each process", 48, _at_least(2)),
         _option(
             "--processes=N",
@@ -257,9 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.function is None:
             parser.print_help()
             return 2
-        module, function = chosen.function.split(".")
-        run = getattr(importlib.import_module(f"pytest_kernelprof.cli.{module}"), function)
-        status: int = run(chosen)
+        status: int = pkgutil.resolve_name(f"pytest_kernelprof.cli.{chosen.function}")(chosen)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader closed the pipe
         _forget_output()
