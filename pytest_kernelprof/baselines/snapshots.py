@@ -15,7 +15,7 @@ import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, NoReturn
 
 import msgspec
@@ -142,16 +142,14 @@ def loosened(old: KeptTest, new: KeptTest) -> dict[str, tuple[MetricDelta, ...]]
     return found
 
 
-def numbered(profiles: Iterable[KeptProfile]) -> list[tuple[KeptKey, KeptProfile]]:
+def numbered(profiles: Iterable[KeptProfile]) -> Iterator[tuple[KeptKey, KeptProfile]]:
     """Each with what tells it from the others of its test: its label, the how manieth of that
     label it is, from 0, and the rank, where it is of one that launches something else."""
     seen: Counter[tuple[str, int | None]] = Counter()
-    found = []
     for profile in profiles:
         of_one = (profile.label, profile.rank)
-        found.append(((profile.label, seen[of_one], profile.rank), profile))
+        yield (profile.label, seen[of_one], profile.rank), profile
         seen[of_one] += 1
-    return found
 
 
 def parse_line(line: str) -> tuple[str, int]:
@@ -162,10 +160,8 @@ def parse_line(line: str) -> tuple[str, int]:
 
 def sides_of(kept: KeptProfile) -> list[KernelSide]:
     """The kernels of an entry, one by one."""
-    found: list[KernelSide] = []
-    for line, times in map(parse_line, kept.kernels):
-        found += [_side_of(line)] * times
-    return found
+    lines = map(parse_line, kept.kernels)
+    return [side for line, times in lines for side in repeat(_side_of(line), times)]
 
 
 def _sides(kernels: Sequence[Kernel]) -> list[KernelSide]:
