@@ -78,11 +78,9 @@ RESET: dict[str, object] = {
     **dict.fromkeys(("usepdb", "trace"), False),
     **dict.fromkeys(("maxfail", "timeout", "session_timeout", "reruns"), 0),
     # of reports
-    **dict.fromkeys(("xmlpath", "htmlpath", "report_log", "pastebin")),
+    **dict.fromkeys(("xmlpath", "htmlpath", "report_log", "allure_report_dir", "pastebin")),
     **dict.fromkeys(("benchmark_json", "benchmark_save", "benchmark_compare")),
-    **dict.fromkeys(("benchmark_autosave", "benchmark_compare_fail"), False),
-    "json_report": False,
-    "allure_report_dir": None,
+    **dict.fromkeys(("benchmark_autosave", "benchmark_compare_fail", "json_report"), False),
     "log_file": os.devnull,
     # of workers
     "numprocesses": None,

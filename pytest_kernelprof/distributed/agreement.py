@@ -436,9 +436,8 @@ def agreeing(
     if _left_run:
         all_ranks.store.delete_key(rendezvous.run_key(_left_run.pop()))
     _calls[test, ranks] += 1
-    together = _Together(
-        all_ranks, rendezvous.Call(test, ranks, _calls[test, ranks], call), limit_s
-    )
+    this_call = rendezvous.Call(test, ranks, _calls[test, ranks], call)
+    together = _Together(all_ranks, this_call, limit_s)
     watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")))
     with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
         try:

@@ -138,9 +138,8 @@ class RankStore:
 
 def key_of(test: str) -> str:
     """The start of the keys of a test."""
-    return hashlib.sha1(
-        test.encode("utf-8", "backslashreplace"), usedforsecurity=False
-    ).hexdigest()[:16]
+    whole = test.encode("utf-8", "backslashreplace")
+    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:16]
 
 
 def note_key(test: str, what: str, rank: int | str = "") -> str:
@@ -456,9 +455,8 @@ class Meeting:
         return self._store.has(f"{self.call.key}/end/{rank}")
 
     def _without_store(self) -> IncompleteProfile:
-        self.lost = LostRank(
-            self._ranks[0], "has ended, and with it the store of torch.distributed"
-        )
+        why = "has ended, and with it the store of torch.distributed"
+        self.lost = LostRank(self._ranks[0], why)
         return self.error(self.lost)
 
 

@@ -318,12 +318,11 @@ def matches(kernel: Kernel, pattern: str) -> bool:
 
 def hits(kernels: Sequence[Kernel], patterns: Patterns) -> tuple[Hit, ...]:
     """Return the kernels that match any of the patterns, each with the first that matches."""
-    found = []
-    for position, kernel in enumerate(kernels, 1):
-        pattern = next((one for one in patterns if one and matches(kernel, one)), None)
-        if pattern:
-            found.append(Hit(position, kernel.short_name, pattern))
-    return tuple(found)
+    return tuple(
+        Hit(position, kernel.short_name, pattern)
+        for position, kernel in enumerate(kernels, 1)
+        if (pattern := next((one for one in patterns if one and matches(kernel, one)), None))
+    )
 
 
 def names_nothing(

@@ -157,9 +157,7 @@ def _unknown(name: str) -> str:
     return f"unknown limit {name!r}{meant}; the limits are: {', '.join(names)}"
 
 
-@functools.cache
-def _signature(make: Callable[..., Limit]) -> inspect.Signature:
-    return inspect.signature(make)
+_signature = functools.cache(inspect.signature)
 
 
 def _bound(

@@ -524,7 +524,7 @@ def conclude_test(item: pytest.Item) -> None:
         return
     from pytest_kernelprof.plugin.outcome import conclude
 
-    test.ledger.marks = state_of(item).marks  # the test may have added markers to itself
+    test.ledger.marks = state.marks  # the test may have added markers to itself
     if test.ledger.has_nothing and not test.unmeasured:
         from pytest_kernelprof.distributed.agreement import group_without_this
 
