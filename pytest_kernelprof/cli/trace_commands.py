@@ -124,7 +124,7 @@ def _pairs(
         TraceError: both are folders, and no rank is in both.
     """
     both = {name: (old[name], new[name]) for name in old if name in new}
-    if both or not (old and new):
+    if both:
         return both
     if all(name.startswith("rank ") for name in (*old, *new)):
         raise TraceError(

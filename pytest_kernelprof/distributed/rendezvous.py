@@ -390,11 +390,9 @@ class Meeting:
             raise IncompleteProfile(THREADS)
         for rank, post in zip(self._ranks, posts, strict=True):
             if post.what != own.what:
-                other = self._ranks[0] if rank == self.rank else self.rank
-                theirs = posts[self._ranks.index(other)]
-                places = [(post.call, theirs.call), (post.what, theirs.what)]
-                here, there = places[post.call == theirs.call]
-                why = f"is at {here} while rank {other} is at {there}"
+                places = [(post.call, own.call), (post.what, own.what)]
+                here, there = places[post.call == own.call]
+                why = f"is at {here} while rank {self.rank} is at {there}"
                 raise self.error(self.lose(LostRank(rank, why, absent=True)))
 
     def _wait_for(self, keys: list[str], patience_s: float) -> None:

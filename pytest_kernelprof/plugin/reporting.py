@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import sys
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import _pytest
@@ -245,9 +245,8 @@ def _without_our_frames(error: BaseException) -> None:
         ours[i] |= entries[i].tb_frame.f_code.co_filename == contextlib.__file__ and any(beside)
     kept = [entry for entry, is_ours in zip(entries, ours, strict=True) if not is_ours]
     if kept:
-        for entry, following in pairwise([*kept, None]):
-            if entry is not None:
-                entry.tb_next = following
+        for entry, following in zip(kept, [*kept[1:], None], strict=True):
+            entry.tb_next = following
         error.__traceback__ = kept[0]
 
 

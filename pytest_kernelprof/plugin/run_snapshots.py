@@ -213,7 +213,7 @@ class Snapshots:
             if told.entry is not None and not why:
                 where = path_of(os.path.join(self._config.rootpath, told.file), told.device)
                 entries[where][told.key] = told.entry
-            elif told.state is None and why not in ("", "skipped", "rerun"):
+            elif why not in ("", "skipped", "rerun"):
                 refused.append((test.id, why))
         for path, device, key in unused:
             removed[path_of(path, device)].add(key)
