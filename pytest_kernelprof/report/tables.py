@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from _pytest._io import TerminalWriter
 from _pytest._io.wcwidth import wcwidth
 
 from pytest_kernelprof.summary.records import MARKS
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pytest
-    from _pytest._io import TerminalWriter
 
     from pytest_kernelprof.summary.records import Told, Tone
 
@@ -52,8 +52,6 @@ def write_lines(terminal: pytest.TerminalReporter | TerminalWriter, lines: Itera
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines, in colours on a terminal that is not told to have none."""
-    from _pytest._io import TerminalWriter
-
     write_lines(TerminalWriter(sys.stdout), lines)
 
 
@@ -79,9 +77,7 @@ class Style:
         """Return the sign of a status, or a letter where it has to be ASCII, with its colour; a
         space for none."""
         mark = MARKS[told]
-        if told is None:
-            return " ", ""
-        sign = mark.sign if self.say("✓") == "✓" else mark.letter
+        sign = mark.sign if told is not None and self.say("✓") == "✓" else mark.letter
         return sign, _COLOURS.get(mark.tone, "")
 
     def say(self, text: str) -> str:
@@ -128,13 +124,11 @@ LABEL = 13
 """Columns of the labels beside sentences."""
 
 
-def labelled(label: str, texts: Iterable[str], style: Style, width: int = LABEL) -> list[Line]:
+def labelled(label: str, texts: Iterable[str], style: Style) -> Iterator[Line]:
     """Wrap sentences below each other, the first beside a label; nothing without a word."""
-    room = style.width - width
-    told = [line for text in texts if text for line in wrapped(style.say(text), room)]
-    return [
-        (Span(left("" if at else label, width), "light"), Span(one)) for at, one in enumerate(told)
-    ]
+    told = (line for text in texts if text for line in style.within(LABEL).sentence(text))
+    for at, line in enumerate(told):
+        yield Span(left("" if at else label, LABEL), "light"), *line
 
 
 # Not inside of quotes.
@@ -161,9 +155,6 @@ def left(text: str, width: int) -> str:
     return text + " " * (width - width_of(text))
 
 
-_CUT = "..."
-
-
 def head_of(text: str, width: int) -> str:
     """Return as much of the beginning of a text as fits."""
     if text.isascii():
@@ -180,7 +171,7 @@ def cut_middle(text: str, width: int) -> str:
     """Return text that fits, without its middle if it is longer."""
     if width_of(text) <= width:
         return text
-    mark = _CUT[:width]
+    mark = "..."[:width]
     room = width - len(mark)
     tail = head_of(text[::-1], room // 2)[::-1]
     return head_of(text, room - width_of(tail)) + mark + tail
@@ -269,8 +260,7 @@ class Column:
 
     def align(self, text: str, width: int) -> str:
         """Align the title or a cell."""
-        space = " " * (width - width_of(text))
-        return space + text if self.kind == "number" else text + space
+        return " " * (width - width_of(text)) + text if self.kind == "number" else left(text, width)
 
 
 @dataclass(frozen=True, slots=True)
