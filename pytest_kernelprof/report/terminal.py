@@ -176,9 +176,7 @@ def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -
 def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[Line]:
     """The tables of compared callables, each under its test; in brief of those to look at."""
     looked = {row.test.id for problem in summary.problems for row in problem.rows}
-    tests = [
-        one for one in summary.run.tests if one.comparisons and (not brief or one.id in looked)
-    ]
+    tests = [one for one in summary.run.tests if not brief or one.id in looked]
     lines = comparison_lines(tests, style)
     yield from ((Span(line),) for line in (["", *lines] if lines else []))
 
@@ -289,11 +287,11 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
                 file = row.file
             cells, (name, *more) = next(texts)
             yield (*_sign_and_cells(row, cells, style, marked=marked), Span(name))
-            yield from ((Span(" " * (_SIGN + laid.indent) + one),) for one in more)
+            yield from _indented(more, _SIGN + laid.indent)
             yield from _below_lines(row, causes, laid.shown, style)
             if isinstance(row, Row) and style.verbosity > 1 and marked and not row.failed:
                 kernels = kernel_table(row.profile).lines(style.within(_INDENT))
-                yield from ((Span(" " * _INDENT + one),) for one in kernels)
+                yield from _indented(kernels, _INDENT)
         if left_out := sum(len(row.each) for row, _ in group.entries[len(shown) :]):
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
@@ -343,7 +341,7 @@ def _cause_lines(cause: Cause, indent: int, style: Style, lead: str = "") -> Ite
     colour: Colour = "red" if cause.sign == "+" else ""
     for at, one in enumerate(wording.located(cause)):
         told = wrapped(style.say(one if at else f"{lead}{one}"), style.width - indent)
-        yield from ((Span(" " * indent), Span(line, colour)) for line in told)
+        yield from _indented(told, indent, colour)
 
 
 def _name_of(row: Entry) -> str:
@@ -532,25 +530,20 @@ _WITHOUT_A_GPU = (
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
     yield from labelled("suite", [summary.suite], style)
-    yield from _hottest_lines(summary, style)
+    yield from labelled("hottest", _hottest_lines(summary, style), style)
     told = [f"{one.test}: {one.limit} {one.words}" for one in summary.hints]
     most = len(told) if style.verbosity > 0 else _MOST_NOTES
     yield from labelled("tighten", wording.first_of(told, most), style)
 
 
-def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
+def _hottest_lines(summary: Summary, style: Style) -> list[str]:
     """The three kernels that take the most; ten in a verbose run."""
-    rows = [
-        (
-            wording.count(one.calls, "call"),
-            format_time(one.us),
-            f"{one.share * 100:.0f} %",
-            one.name,
-        )
-        for one in summary.hottest[: 10 if style.verbosity > 0 else 3]
-    ]
-    lines = Table.of(("", "", "", Column("", kind="name")), rows).lines(style.within(LABEL))
-    return list(labelled("hottest", lines[1:], style))
+    hottest = summary.hottest[: 10 if style.verbosity > 0 else 3]
+    calls = Column("", tuple(wording.count(one.calls, "call") for one in hottest))
+    times = Column("", tuple(format_time(one.us) for one in hottest))
+    shares = Column("", tuple(f"{one.share * 100:.0f} %" for one in hottest))
+    names = Column("", tuple(one.name for one in hottest), kind="name")
+    return Table((calls, times, shares, names)).lines(style.within(LABEL))[1:]
 
 
 def open_lines(summary: Summary) -> list[str]:
