@@ -400,7 +400,6 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
 
 _FEW_LINES = 12
 _SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
-_NOT_REPORTED: tuple[TestState, ...] = ("not compared",)
 
 
 def snapshot_lines(
@@ -428,8 +427,8 @@ def snapshot_lines(
     reasons = {state: f" ({words})" for state, words in more.items() if words}
     parts = [
         f"{counts[state]} {TEST_STATES[state]}{reasons.get(state, '')}"
-        for state in (_NOT_REPORTED if reported else _SHOWN)
-        if counts[state]
+        for state in _SHOWN
+        if counts[state] and (state == "not compared" or not reported)
     ]
     parts += [f"{unused} unused"] if unused else []
     if not parts:
