@@ -62,19 +62,11 @@ def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     found = [verdicts.excess_of(profile, one) for one in told]
     origin = _origin(profile, told, [place for one in found for place in wording.places_of(one)])
     heads, more = _heads(told, base, doubt, found)
-    above = [
-        *(line for one in more for line in wrapped(one, _STYLE.width)),
-        *(wrapped(f"{of_rank}{foot}", _STYLE.width) if foot else []),
-        *origin,
-        *([""] if origin else []),
-        *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
-    ]
-    below = [
-        *([""] if profile.other_ranks else []),
-        *map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)),
-        "",
-        *(line for one in filter(None, todo) for line in wrapped(one, _STYLE.width)),
-    ]
+    above = _wrapped([*more, f"{of_rank}{foot}" if foot else ""])
+    above += [*origin, ""] if origin else []
+    above += _wrapped(f"not judged: {one}" for one in unjudged)
+    ranks = list(map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)))
+    below = [*(["", *ranks] if ranks else []), "", *_wrapped(todo)]
     tables = what_ran(profile, _STYLE, {"revision": base} if base else {})
     return "\n".join([*heads, *_indented(above), *tables, *_indented(below)])
 
@@ -162,8 +154,7 @@ def worse_message(
 def error_message(words: str, place: Place) -> str:
     """Return an error in words: its first sentence, the others below it, and the line."""
     head, _, rest = words.partition(". ")
-    below = [*(wrapped(rest, _STYLE.width) if rest else []), *code_lines(place)]
-    return "\n".join([head, *_indented(below)])
+    return "\n".join([head, *_indented([*_wrapped([rest]), *code_lines(place)])])
 
 
 def _of_revision(verdict: Verdict) -> bool:
@@ -173,6 +164,11 @@ def _of_revision(verdict: Verdict) -> bool:
 def _open_verdicts(found: Sequence[Verdict]) -> list[Verdict]:
     """Those that failed, then those that are undecided."""
     return [one for outcome in ("failed", "undecided") for one in found if one.outcome == outcome]
+
+
+def _wrapped(sentences: Iterable[str]) -> list[str]:
+    """Those that have a word, in lines."""
+    return [line for one in sentences if one for line in wrapped(one, _STYLE.width)]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
