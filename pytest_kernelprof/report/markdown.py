@@ -6,7 +6,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING, Literal
@@ -58,7 +58,7 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         for paragraphs in (_head(summary), _totals(summary))
     )
     room = limit - sum(map(_size, (*head, *totals))) - _FOR_THE_CUT
-    kept: list[tuple[int, str]] = []
+    kept = defaultdict[int, list[str]](list)
     cut = Counter[_What]()
     for what, at, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
@@ -66,22 +66,17 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
         if room < 0:  # also for all that follows
             cut[what] += 1
         else:
-            kept += ((at, line) for line in lines)
-    kept.sort(key=lambda one: one[0])
-
-    def told_of(first: int, last: int) -> list[str]:
-        return [line for at, line in kept if first <= at < last]
-
+            kept[at] += lines
     number = len(summary.problems)
     most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
     few = min(number, most + _MOST_FOLDED)
-    more, changed = told_of(few, number), told_of(number + 1, number + 2)
-    told = [*head, *told_of(0, most)]
+    told = [*head, *(line for at in range(most) for line in kept[at])]
     told += [f"#### {wording.count(number - most, 'more problem')}", ""] if most < number else []
     for at, one in enumerate(summary.problems[most:few], most):
-        told += details(_title(task_of(one)), lines[2:]) if (lines := told_of(at, at + 1)) else []
+        told += details(_title(task_of(one)), kept[at][2:]) if kept[at] else []
+    more, changed = [line for at in range(few, number) for line in kept[at]], kept[number + 1]
     told += details(f"<b>{number - few} more</b>", more) if more else []
-    told += [*told_of(number, number + 1), *totals[:-2]]
+    told += [*kept[number], *totals[:-2]]
     differ = (one.comparison for one in listed(summary).changed)
     results = Counter(RESULTS[result_of(one)] for one in differ if one is not None)
     named = ", ".join(f"{number} {result}" for result, number in results.items())
