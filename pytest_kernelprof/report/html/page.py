@@ -95,17 +95,11 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (
-        verdicts.comparison_line,
-        tables.comparison_notes,
-        tables.comparison_table,
-        verdicts.verdict_line,
-    )
-    for one in (*texts, cut, format_time):
+    compared = (verdicts.comparison_line, tables.comparison_notes, tables.comparison_table)
+    for one in (*compared, verdicts.verdict_line, task_of, cut, format_time):
         found.globals[one.__name__] = one
-    found.globals |= {"MARKS": MARKS, "wording": wording}
     looks = (*NEEDS_A_LOOK, "to update")
-    found.globals |= {"commands": commands_of, "looks": looks, "task_of": task_of}
+    found.globals |= {"MARKS": MARKS, "commands": commands_of, "looks": looks, "wording": wording}
     return found
 
 
@@ -290,30 +284,26 @@ class Detailer:
         lacking = [f"{of[4:]} left no timeline"] if drawn[0].of != of else []
         lacking += verdicts.unprofiled_words(profile)
         apart = [_SEPARATE] if verdicts.timed_in_turn(profile) else []
-        lacking, per_call = lacking + apart, "; ".join(["per call", *apart])
+        per_call = "; ".join(["per call", *apart])
         whys = verdicts.offending_kernels(profile, wording.shown_rank(profile))
-        new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
         launched = tables.kernel_table(
-            timed, most=WHOLE, new=new, guilty=guilty, slower=slower
-        ).whole
+            timed, most=WHOLE, new=kernels.new_kernels(timed), guilty=marks[">"], slower=marks["~"]
+        )
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
         waiting = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
         waits = Part(waiting + of, tables.wait_table(timed, guilty=broken[0]))
-        copies = Part(
-            f"Memory copies{of}", tables.copy_table(timed, guilty=broken[1]), kind="copies"
-        )
+        copied = tables.copy_table(timed, guilty=broken[1])
+        copies = Part(f"Memory copies{of}", copied, kind="copies")
         calls = [(waits, bool(broken[0])), (copies, bool(broken[1]))]
-        parts = [
-            *(
-                [Part("Ranks", tables.rank_table(peers), list(waiting_words(peers)), kind="peers")]
-                if peers
-                else []
-            ),
-            *self._changes(profile),
-            Part("", note="; ".join(lacking), drawn="timeline-of"),
+        parts = list(self._changes(profile))
+        if peers:
+            waited = list(waiting_words(peers))
+            parts.insert(0, Part("Ranks", tables.rank_table(peers), waited, kind="peers"))
+        parts += [
+            Part("", note="; ".join([*lacking, *apart]), drawn="timeline-of"),
             *(one for one, is_broken in calls if is_broken),
-            Part(what + of, launched, note=_sum_of_kernels(timed, whys), kind="kernels"),
+            Part(what + of, launched.whole, note=_sum_of_kernels(timed, whys), kind="kernels"),
             Part(of, drawn="tree-of"),
             Part(f"Metrics{of}", tables.metric_table(timed), note=per_call, kind="metrics"),
             Part(of, drawn="plots-of"),
