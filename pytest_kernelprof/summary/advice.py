@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_LINES, _LONGEST = 3, 6, 3, 2, 8, 100
 _MOST_NAMED, _MOST_FILES, _MOST_EACH = 8, 40, 4
-_TESTS, _LIMITS = "{tests}", "{limits}"
+_TESTS = "{tests}"
 _ACCEPT = "accept it in a snapshot with "
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
@@ -70,7 +70,9 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     Args:
         entries: the worst first.
     """
-    return _filled(_plan(run, entries), entries)
+    plan, tests = _plan(run, entries), [each.test.id for one in entries for each in one.each]
+    command = printable(plan.command.replace(_TESTS, _arguments(tests)))
+    return plan._replace(command=command, tests=tuple(dict.fromkeys(tests)))
 
 
 def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
@@ -87,15 +89,13 @@ def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
         tests = (test for one in several for test in one.remedy.tests)
         command = command.replace(_TESTS, _arguments(tests, _MOST_NAMED, _MOST_FILES))
         yield does.removeprefix("then "), printable(command)
-    accepted = (one for one in known if one.remedy.intended.startswith(f"{IF_INTENDED}, {_ACCEPT}"))
-    for options, several in wording.grouped(accepted, _accepted_by).items():
+    accept = f"{IF_INTENDED}, {_ACCEPT}"
+    accepted = (one for one in known if one.remedy.intended.startswith(accept))
+    for intended, several in wording.grouped(accepted, lambda one: one.remedy.intended).items():
         tests = (test for one in several for test in one.remedy.tests)
         named = _arguments(tests, _MOST_NAMED, _MOST_FILES)
-        yield "to accept in a snapshot, if intended", printable(f"pytest {named} {options}")
-
-
-def _accepted_by(one: Problem) -> str:
-    return one.remedy.intended.partition(_ACCEPT)[2]
+        command = f"pytest {named} {intended.removeprefix(accept)}"
+        yield "to accept in a snapshot, if intended", printable(command)
 
 
 def _for_any_tests(one: Problem) -> tuple[str, str]:
@@ -214,15 +214,11 @@ _NOUNS = ("kernel", "operator")
 """What is counted: not on the CPU, and on it."""
 
 
-def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
-    """With the limits of the entries, and their tests."""
+def _limits_of(entries: Sequence[Entry]) -> str:
+    """What to allow, and where that is written, unless it is the same at several places."""
     raised = {(_listed(_raised(one.test.verdicts)), _place_of_limits(one)): 0 for one in entries}
     same = len(raised) > 1 and len({one for one, _ in raised}) == 1
-    limits = _listed(one if same or not at else f"{one} at {at}" for one, at in raised if one)
-    tests = tuple(dict.fromkeys(each.test.id for one in entries for each in one.each))
-    what, intended = (one.replace(_LIMITS, limits) for one in (plan.what, plan.intended))
-    command = printable(plan.command.replace(_TESTS, _arguments(tests)))
-    return Remedy(what, plan.again, command, intended, tests)
+    return _listed(one if same or not at else f"{one} at {at}" for one, at in raised if one)
 
 
 def _place_of_limits(one: Entry) -> str:
@@ -249,15 +245,14 @@ def _listed(limits: Iterable[str]) -> str:
 
 
 def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
-    """What helps, without the tests and limits."""
+    """What helps, without the tests."""
     worst = entries[0]
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
     on_cpu = isinstance(worst, Row) and worst.profile.on_cpu
     fix = fix_words(worst.causes, on_cpu=on_cpu)
     if snapshot is not None:
-        is_open = snapshot.state in _SNAPSHOTS and not any(_raised(test.verdicts))
-        if snapshot.accepts or is_open:
-            alone = _SNAPSHOTS.get(snapshot.state)
+        alone = _SNAPSHOTS.get(snapshot.state)
+        if snapshot.accepts or (alone and not any(_raised(test.verdicts))):
             told = ("", alone) if alone else (fix, OR_ACCEPT)
             return Remedy(*told, _accepting(snapshot.device))
     conditions = [one.conditions for one in test.profiles]
@@ -281,8 +276,6 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
         what = next((one[1] for one in advised), "")
         return Remedy(what, AGAIN if what else "run these tests alone", command)
-    cure = cure_words(profile.verdicts, worst.causes) or fix
-    intended = intended_words(test.verdicts, limits=_LIMITS)
     command = again_command(_TESTS, profile)
     if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
         command += " --kernelprof-all --kernelprof-stacks"
@@ -292,7 +285,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
             return _compared_again(entries, fix, name, command + against(name))
-    return Remedy(cure, AGAIN, command, intended)
+    intended = intended_words(test.verdicts, limits=_limits_of(entries))
+    return Remedy(cure_words(profile.verdicts, worst.causes) or fix, AGAIN, command, intended)
 
 
 def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:
@@ -301,7 +295,8 @@ def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str)
     again = f"compare with {name} again"
     at = _place_of_limits(entries[0]) if len(entries) == 1 else ""
     if entries[0].told != "undecided":
-        return Remedy(fix, f"then {again}", command, intended_words(verdicts, name, _LIMITS, at))
+        intended = intended_words(verdicts, name, _limits_of(entries), at)
+        return Remedy(fix, f"then {again}", command, intended)
     most = _slowest(verdicts)
     if most <= 0:
         return Remedy("", again, command)
