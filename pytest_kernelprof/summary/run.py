@@ -209,12 +209,8 @@ def worst_first(row: records.Row) -> Key:
 def costliest_first(row: records.Row) -> Key:
     """The key of rows by their GPU time, then by number of kernels, on the CPU of operators; then
     by name, 2 before 10."""
-    return (
-        -wording.gpu_us(row.profile),
-        -row.profile.kernel_count,
-        wording.natural(row.name),
-        row.number,
-    )
+    one = row.profile
+    return -wording.gpu_us(one), -one.kernel_count, wording.natural(row.name), row.number
 
 
 def by_file(rows: Iterable[records.Row]) -> tuple[records.Row, ...]:
@@ -225,13 +221,9 @@ def by_file(rows: Iterable[records.Row]) -> tuple[records.Row, ...]:
 
 
 def _file_order(rows: Sequence[records.Row]) -> Key:
-    time = sum(wording.gpu_us(row.profile) for row in rows)
-    return (
-        records.severity(rows[0].told),
-        -time,
-        -rows[0].profile.kernel_count,
-        wording.natural(rows[0].file),
-    )
+    worst, time = rows[0], sum(wording.gpu_us(row.profile) for row in rows)
+    number, name = worst.profile.kernel_count, wording.natural(worst.file)
+    return records.severity(worst.told), -time, -number, name
 
 
 _UNSTABLE = ("recompiles", "memsets")
@@ -277,16 +269,17 @@ def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Pro
     """What needs a look, worst first, each test once, as they stand in their files: tests with one
     first cause together. Last come snapshots that are outdated or missing and fail nothing."""
     wanted = (one for one in entries if one.told in (*records.NEEDS_A_LOOK, "to update"))
-    name = wording.natural
-    by_line = sorted(
-        wanted, key=lambda one: (name(one.file), getattr(one.test.place, "line", 0), name(one.name))
-    )
-    ordered = sorted(by_line, key=lambda one: records.severity(one.told))
+    ordered = sorted(wanted, key=_worst_by_line)
     problems = [
         records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
         for several in wording.grouped(ordered, _cause_key).values()
     ]
     return tuple(sorted(problems, key=lambda one: (records.severity(one.rows[0].told), -one.tests)))
+
+
+def _worst_by_line(one: records.Entry) -> Key:
+    line = one.test.place.line if one.test.place is not None else 0
+    return records.severity(one.told), wording.natural(one.file), line, wording.natural(one.name)
 
 
 def _common_cause(entries: Sequence[records.Entry]) -> Cause | None:
@@ -405,11 +398,14 @@ def _sentence_of(
     crashed = _counted((failed, how, how), (errors, "error", "errors"))
     incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
     open_alone = is_well and not kinds["passed"] and told["undecided"] and not only_crashed
-    if open_alone:
+    beside = [*crashed, *incomplete]
+    if only_crashed:
+        happened, beside = crashed, incomplete
+    elif open_alone:
         is_one, are_all = f"of {limited} is undecided", f"of {limited} are undecided"
-        happened = _counted((told["undecided"], is_one, are_all))
+        happened, beside = _counted((told["undecided"], is_one, are_all)), crashed
     elif is_well:
-        happened = crashed if only_crashed else [*incomplete, _well(counts)]
+        happened, beside = [*incomplete, _well(counts)], crashed
     are_same = 0 < kinds["breaking and worse"] == kinds["breaking"] == kinds["worse"]
     for words in (one.sentence for one in compared):
         if are_same and len(happened) == 1 and wording.WORSE in words:
@@ -420,9 +416,7 @@ def _sentence_of(
         (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
         (kinds["missing"], "snapshot is missing", "snapshots are missing"),
     )
-    beside = [] if only_crashed else crashed
-    beside += [] if is_well and not only_crashed else incomplete
-    beside += _counted(
+    beside = beside + _counted(
         (0 if open_alone else told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
