@@ -360,16 +360,17 @@ def _unproved(integrity: Integrity) -> list[str]:
 
 def failed_metrics(profile: Profile) -> Iterator[str]:
     """The metrics by which limits and comparisons fail, in their order."""
-    for one in profile.verdicts:
-        if one.outcome == "failed" and one.comparison is not None:
-            yield from (worse.name for worse in one.comparison.worse)
-        elif one.outcome == "failed":
-            yield _column(one)
+    failed = (one for one in profile.verdicts if one.outcome == "failed")
+    return (metric for one in failed for metric, *_ in _beyond(one))
 
 
-def _column(verdict: Verdict) -> str:
-    """The metric of a limit; that of one direction of copies is in the column of all of them."""
-    return verdict.metric.removesuffix(f"_{verdict.qualifier}")
+def _beyond(verdict: Verdict) -> list[tuple[str, float | None, float | None]]:
+    """The metric of a limit, its value and what is allowed; of a baseline those that are worse. One
+    direction of copies is in the column of all of them."""
+    if verdict.comparison is not None:
+        return [(one.name, one.current, one.baseline) for one in verdict.comparison.worse]
+    column = verdict.metric.removesuffix(f"_{verdict.qualifier}")
+    return [(column, verdict.measured, verdict.allowed)]
 
 
 def broken_cells(profile: Profile) -> dict[str, Broken]:
@@ -378,15 +379,11 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
     found: dict[str, Broken] = {}
     strictest = sorted(profile.verdicts, key=lambda one: (not one.of_limit, one.allowed or 0.0))
     for one in strictest:
-        values = [(_column(one), one.measured, one.allowed)]
-        rank = next(iter(one.ranks), None)
-        if one.comparison is not None:
-            values = [(worse.name, worse.current, worse.baseline) for worse in one.comparison.worse]
-            rank = one.comparison.rank
+        rank = next(iter(one.ranks), None) if one.comparison is None else one.comparison.rank
         # The number of kernels that match a pattern is not the value of a metric.
         counts_some = one.limit == "max_kernels" and bool(one.qualifier)
         exceeded = one.outcome in ("failed", "expected failure") and not counts_some
-        for metric, value, allowed in values if exceeded else ():
+        for metric, value, allowed in _beyond(one) if exceeded else ():
             if metric in METRICS and value is not None and allowed is not None:
                 found.setdefault(metric, Broken(metric, value, allowed, wording.title(one), rank))
     return found
@@ -407,12 +404,11 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
                 base = (is_revision and revision) or BASELINE_WORDS[one.comparison.source]
                 what = f"{wording.WORSE if one.outcome == 'failed' else 'against '}{base}"
             values = wording.beside_limit(one) or _slower(one.comparison)
-            known, _, limit = values.partition(", limit ")
-            if limit and one.outcome == "undecided":
+            if one.outcome == "undecided" and values:
+                known, _, limit = values.partition(", limit ")
                 ends = wording.interval((one.low, one.high), one.unit).removeprefix(wording.SURE)
-                values = f"{ends or known} (limit {limit})"
-            if one.outcome == "undecided":
-                what, words = (f"{what} undecided", values) if values else (what, words)
+                words = f"{ends or known} (limit {limit})" if limit else values
+                what = f"{what} undecided"
             elif one.outcome == "failed" and one.comparison is not None:
                 worse, counted = _telling(one.comparison.worse), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)
