@@ -253,9 +253,8 @@ def deltas_of(one: ProfileComparison) -> dict[str, MetricDelta]:
         sides = one.kernels.baseline_kernels, one.kernels.current_kernels
         found.append(MetricDelta(name="kernels", baselines=sides[:1], current=sides[1]))
     found += (one for one in one.metrics if one.change not in (None, "not compared"))
-    paired = one.paired
-    is_told = paired is not None and paired.pairs and result_of(one) != "same"
-    if paired is not None and is_told and paired.baseline_latency_us:
+    paired = one.paired if result_of(one) != "same" else None
+    if paired is not None and paired.pairs and paired.baseline_latency_us:
         times = paired.baseline_latency_us, paired.current_latency_us
         found.append(MetricDelta(name="latency", baselines=times[:1], current=times[1]))
     return {one.name: one for one in found}

@@ -89,12 +89,10 @@ def cause_lines(*causes: Cause) -> str:
     """The lines of causes: ``model.py:11, 12, 14``, or ``model.py:6 or 7`` of one kernel that is
     launched at one of them; empty where none is known."""
     found = [line for one in causes for line in one.lines or [line_of(one.place)] if line]
-    files: dict[str, dict[str, None]] = {}
-    for one in found[:_MOST_LINES]:
-        file, _, line = os.path.basename(one).rpartition(":")
-        files.setdefault(file, {})[line] = None
+    parts = (os.path.basename(one).rpartition(":") for one in found[:_MOST_LINES])
+    files = grouped(dict.fromkeys(parts), lambda one: one[0])
     between = " or " if len(causes) == 1 and causes[0].sign else ", "
-    told = [f"{file}:{between.join(lines)}" for file, lines in files.items()]
+    told = [f"{file}:{between.join(one[2] for one in of)}" for file, of in files.items()]
     return between.join([*told, *(["..."] if len(found) > _MOST_LINES else [])])
 
 
