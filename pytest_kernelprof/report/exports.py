@@ -58,8 +58,7 @@ def properties_of(
     if not profiles:
         return found
     for name, together in _TOGETHER.items():
-        metrics = [one.metrics[name] for one in profiles if name in one.metrics]
-        numbers = [named_with_unit(one) for one in metrics]
+        numbers = [named_with_unit(one.metrics[name]) for one in profiles if name in one.metrics]
         values = [value for _, value in numbers if value is not None]
         if len(values) == len(profiles) and all(one.integrity.complete for one in profiles):
             found.append((numbers[0][0], round(together(values), 3)))
