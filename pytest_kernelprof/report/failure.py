@@ -90,12 +90,11 @@ def _heads(
             rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
             head = head.replace(f" ({sure})", "", 1)
         more += [between.lstrip("; ") + rest] if rest else []
+        excess = Cause("") if excess in said else excess
+        said.add(excess)
         there, words = wording.cause_lines(excess), wording.signed(excess)
         lines = f" at {there}" if there else ""
         beside = f"{lines}: {words}" if words else lines
-        if excess in said:
-            beside = lines = words = ""
-        said.add(excess)
         if width_of(head + beside) <= _STYLE.width:
             head += beside
         elif not words or width_of(head + lines) <= _STYLE.width:
