@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, commands_of, tasks_of
+from pytest_kernelprof.summary.advice import TO_DO, commands_of, task_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
@@ -123,9 +123,8 @@ class Annotation(NamedTuple):
 def annotations_of(run: Run) -> list[Annotation]:
     """Return one for each line of code to look at, worst first: tests with one cause share one, and
     so do causes at one line."""
-    problems = summary_of(run).problems
     at_place = wording.grouped(
-        zip(problems, tasks_of(problems, len(problems)), strict=True),
+        ((problem, task_of(problem)) for problem in summary_of(run).problems),
         lambda told: (told[1].places[:1], any(row.failed for row in told[0].rows)),
     )
     found = [_annotation(several, failed) for (_, failed), several in at_place.items()]

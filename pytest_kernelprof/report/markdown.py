@@ -16,7 +16,7 @@ from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, command_lines, plain
 from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import commands_of, task_of, tasks_of
+from pytest_kernelprof.summary.advice import commands_of, task_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
@@ -154,8 +154,8 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable
     lines: what to do about each problem; below that the kernels of its first tests, and tables of
     ranks; last what changed and needs no look."""
     problems, places = summary.problems, dict[int, int]()
-    for at, task in enumerate(tasks_of(problems, len(problems))):
-        yield "task", at, partial(_item, task, link)
+    for at, problem in enumerate(problems):
+        yield "task", at, partial(_item, task_of(problem), link)
     bases = {one.baseline.source: one.base for one in summary.compared}
     for at, one in enumerate(problems):
         places |= {id(row): at for row in one.rows}
