@@ -84,8 +84,6 @@ class Style:
         """Return text in one line that does nothing to a terminal, and that its encoding has; the
         rest is escaped."""
         told = printable(text)
-        if told.isascii():
-            return told
         try:
             return told.encode(self.encoding, "backslashreplace").decode(self.encoding)
         except LookupError:
