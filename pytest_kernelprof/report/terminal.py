@@ -240,12 +240,9 @@ def groups_of(
         yield Group("changed", entries, comparisons.RESULTS[result], most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
-    for why, unjudged in groupby(sorted(left_out, key=_reason), _reason):
-        yield Group("not judged", [(one, ()) for one in unjudged], f"not judged: {why}")
-
-
-def _reason(one: Entry) -> str:
-    return one.causes[0].text
+    unjudged = wording.grouped(left_out, lambda one: one.causes[0].text)
+    for why, ours in sorted(unjudged.items()):
+        yield Group("not judged", [(one, ()) for one in ours], f"not judged: {why}")
 
 
 def by_device(groups: Iterable[Group]) -> Iterator[tuple[str, list[Group]]]:

@@ -140,9 +140,8 @@ def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
             rows = [_rounds(metric), *_baselines(profile, name)]
             words = f"limit {format_time(allowed)}" if allowed is not None else ""
             yield {"title": name, "rows": rows, "limit": allowed, "words": words}
-    found = (one.comparison for one in profile.verdicts if one.comparison is not None)
-    for paired in (one.paired for one in found if one.paired is not None):
-        if paired.pairs:  # of each what it says of the GPU time, in percent of the baseline's
+    for paired in (one.comparison.paired for one in profile.verdicts if one.comparison):
+        if paired and paired.pairs:  # in percent of the baseline's GPU time
             values = [(one.ratio - 1) * 100 for one in paired.pairs]
             row = _row("% slower", values, (paired.ratio - 1) * 100)
             margin = paired.margin * 100
