@@ -88,13 +88,10 @@ def by_name(kernels: Sequence[Kernel], order: Order = "total") -> list[Named]:
 _HOTTEST, _MOST_TOLD_APART = 50, 500
 
 
-def hottest_kernels(rows: Sequence[Row], gpu_us: float | None) -> tuple[HotKernel, ...]:
-    """By time, the largest first; on the CPU, where there is no GPU time, none.
-
-    Args:
-        gpu_us: of the run; shares are of it, or of all these kernels where they take longer:
-            a profile that is incomplete has kernels, though no GPU time.
-    """
+def hottest_kernels(rows: Sequence[Row]) -> tuple[HotKernel, ...]:
+    """By time, the largest first; on the CPU, where there is no GPU time, none. Shares are of the
+    GPU time, or of all these kernels where they take longer: a profile that is incomplete has
+    kernels, though no GPU time."""
     calls, tests = Counter[str](), defaultdict[str, set[str]](set)
     us = defaultdict[str, float](float)
     for row in rows:
@@ -103,7 +100,7 @@ def hottest_kernels(rows: Sequence[Row], gpu_us: float | None) -> tuple[HotKerne
                 calls[one.name] += one.count
                 us[one.name] += one.duration_us
                 tests[one.name].add(row.test.id)
-    whole = max(gpu_us or 0.0, sum(us.values())) or 1.0
+    whole = max(sum(wording.gpu_us(row.profile) for row in rows), sum(us.values())) or 1.0
     hottest = sorted(us, key=lambda name: (-us[name], name))
     short = tell_apart(hottest[:_MOST_TOLD_APART])
     return tuple(

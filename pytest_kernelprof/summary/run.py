@@ -109,7 +109,7 @@ def summary_of(run: Run) -> Summary:
         ),
         compared=compared,
         suite="; ".join(_suite_words([row.profile for row in last])),
-        hottest=hottest_kernels(last, _sum([row.profile for row in last], "cuda_time")),
+        hottest=hottest_kernels(last),
         hints=hints_of(last),
         places=_places_of(row.profile for row in rows),
         integrity=_integrity_of([row.profile for row in rows]),
