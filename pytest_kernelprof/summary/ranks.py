@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 _SLOWER_BY = 0.05
 """A rank is told if its own kernels take so much longer than those of the median rank."""
-_COUNTED = ("kernels", "memcpys", "syncs")
+_COUNTED = {
+    "kernels": ("kernel", "kernels"),
+    "memcpys": ("copy", "copies"),
+    "syncs": ("wait", "waits"),
+}
+"""The counts that ranks are compared by: one of it, and several."""
 _UNMATCHED = "not available: "
 
 
@@ -70,9 +75,7 @@ class Odd:
         words = []
         for name, by in self.counts.items():
             more = "more" if by > 0 else "fewer"
-            words.append(
-                wording.count(abs(int(by)), *(f"{more} {one}" for one in wording.NOUNS[name]))
-            )
+            words.append(wording.count(abs(int(by)), *(f"{more} {one}" for one in _COUNTED[name])))
         if self.slower:
             words.append(f"{self.slower * 100:.0f} % more GPU time")
         return ", ".join(words)

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
-NOUNS = {
-    "kernels": ("kernel", "kernels"),
-    "launches": ("launch", "launches"),
-    "syncs": ("wait", "waits"),
-    "memcpys": ("copy", "copies"),
-}
-"""What the counts of a call count: one of it, and several."""
 OFTEN = "launched most often"
 SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
