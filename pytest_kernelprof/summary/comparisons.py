@@ -152,15 +152,8 @@ class BaselineSummary:
     @property
     def uncompared(self) -> list[str]:
         """Each reason why something was not compared, with the names; the most frequent first."""
-        by_profile = self.what == "profile"
-        return _by_reason(
-            (
-                one.reason,
-                wording.with_label(wording.shortened(one.test), one.label if by_profile else ""),
-            )
-            for one in self.profiles
-            if one.change == "not compared"
-        )
+        left = (one for one in self.profiles if one.change == "not compared")
+        return _by_reason((one.reason, self._name_of(one)) for one in left)
 
     @property
     def notes(self) -> list[str]:
@@ -183,6 +176,10 @@ class BaselineSummary:
             if several
         ]
         return [*notes, *baseline.notes]
+
+    def _name_of(self, one: ProfileComparison) -> str:
+        label = one.label if self.what == "profile" else ""
+        return wording.with_label(wording.shortened(one.test), label)
 
     def _kernels(self) -> str:
         diffs = [one.kernels for one in self.profiles if one.kernels is not None]
