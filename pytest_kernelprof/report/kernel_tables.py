@@ -270,18 +270,14 @@ def _marked(rows: Sequence[TableRow], guilty: Collection[int]) -> list[TableRow]
 
 def metric_table(profile: Profile) -> Table:
     """Make a table of all metrics that are not zero."""
-    rows = (
-        (
-            "operators" if profile.on_cpu and one.name == "kernels" else one.name,
-            wording.amount(one.unit, one.value),
-            f"{format_time(one.low)} to {format_time(one.high)}"
-            if one.unit == "us" and one.low is not None and one.high is not None
-            else "",
-            one.why,
-        )
-        for one in profile.metrics.values()
-        if one.value
-    )
+    rows = []
+    for one in profile.metrics.values():
+        named = "operators" if profile.on_cpu and one.name == "kernels" else one.name
+        interval = ""
+        if one.unit == "us" and one.low is not None and one.high is not None:
+            interval = f"{format_time(one.low)} to {format_time(one.high)}"
+        if one.value:
+            rows.append((named, wording.amount(one.unit, one.value), interval, one.why))
     name, note = Column("metric", kind="name"), Column("note", kind="words")
     return Table.of((name, "value", "99 % interval", note), rows)
 
