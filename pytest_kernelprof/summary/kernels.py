@@ -73,15 +73,11 @@ def by_name(kernels: Sequence[Kernel], order: Order = "total") -> list[Named]:
     """Group kernels by name, in one of the orders."""
     names = tell_apart(kernel.name for kernel in kernels)
     found = wording.grouped(kernels, lambda kernel: names[kernel.name])
-    named = [
-        Named(
-            name,
-            len(several),
-            sum(one.duration_us for one in several),
-            tuple(dict.fromkeys(wording.chain(one.operators, one.name) for one in several)),
-        )
-        for name, several in found.items()
-    ]
+    named = []
+    for name, several in found.items():
+        callers = dict.fromkeys(wording.chain(one.operators, one.name) for one in several)
+        us = sum(one.duration_us for one in several)
+        named.append(Named(name, len(several), us, tuple(callers)))
     return sorted(named, key=_KEYS[order])
 
 
