@@ -239,9 +239,8 @@ def paired(paired: Paired) -> str:
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"
-    doubt = why_unsure(paired)
-    if paired.change == "undecided":
-        doubt = f"undecided, {doubt}" if doubt else "undecided"
+    state = "undecided" if paired.change == "undecided" else ""
+    doubt = ", ".join(filter(None, [state, why_unsure(paired)]))
     return f"{words}; {doubt}" if doubt else words
 
 
