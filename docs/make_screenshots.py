@@ -54,9 +54,8 @@ def main(document: str) -> None:
         page.set_content(html_of(run))
         page.screenshot(path=HERE / "html-report.png")
         page.emulate_media(color_scheme="dark")
-        page.locator(".tests summary").first.click()
         page.get_by_role("button", name="Show").first.click()
-        page.locator("table.tests summary").first.click()
+        page.locator(".tests summary").first.click()
         page.locator(".tl").first.screenshot(path=HERE / "html-timeline.png")
         browser.close()
 
