@@ -165,8 +165,7 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
     yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
     yield from ["", intended] if intended else []
-    for does, other in list(commands_of([problem]))[bool(command) :]:
-        yield from [f"{does}:", other]
+    yield from (other for _, other in list(commands_of([problem]))[bool(command) :])
 
 
 def notice_of(run: Run) -> str:
