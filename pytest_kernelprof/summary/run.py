@@ -403,7 +403,7 @@ def _sentence_of(
         happened, beside = crashed, incomplete
     elif open_alone:
         is_one, are_all = f"of {limited} is undecided", f"of {limited} are undecided"
-        happened, beside = _counted((told["undecided"], is_one, are_all)), crashed
+        happened = _counted((told["undecided"], is_one, are_all))
     elif is_well:
         happened, beside = [*incomplete, _well(counts)], crashed
     are_same = 0 < kinds["breaking and worse"] == kinds["breaking"] == kinds["worse"]

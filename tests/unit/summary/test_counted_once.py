@@ -62,6 +62,13 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
     assert not summary_of(Run((well, other))).hints
 
 
+def test_where_no_test_passes_the_undecided_do_not_hide_the_incomplete() -> None:
+    undecided = Test("t.py::a", (one(kernels("undecided")),))
+    incomplete = Test("t.py::b", (one(kernels("incomplete")),), outcome="error")
+    found = summary_of(Run((undecided, incomplete)))
+    assert found.sentence == "1 of 2 tests is undecided; 1 incomplete."
+
+
 def compares(
     verdict: Status, outcome: TestOutcome = "passed", profiles: tuple[Profile, ...] = ()
 ) -> Test:
