@@ -27,7 +27,7 @@ from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec, comparison
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
-from pytest_kernelprof.summary.advice import again_command, against
+from pytest_kernelprof.summary.advice import again_command
 from pytest_kernelprof.summary.comparisons import shown_name
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
@@ -285,7 +285,6 @@ class AgainstTests:
         warns = self._settings.warn_only
         if worse:
             command = again_command(shlex.quote(item.nodeid), worse[0])
-            command += against(name.partition(" (")[0])
             at = state_of(item).line_of_limits
             message = worse_message("" if warns else broken, worse, name, command, at)
             if not warns:

@@ -31,6 +31,8 @@ MARGINS = (INDENT, "> ", "+ ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
 _AGAIN = re.compile(rf"\n{INDENT}{advice.AGAIN}:\n.*")
 """The command below what to do."""
+_UPDATE = re.compile(r"\s+with\s+--kernelprof-update[^\n]*(?:\n +--kernelprof-device=cpu)?$")
+"""What accepts in a snapshot, without the test."""
 MOST_LINES = 3
 """The code of so many lines is shown."""
 _STYLE = Style(80 - len(INDENT))
@@ -137,8 +139,8 @@ def worse_message(
     Args:
         message: that of the limits that it breaks; empty where it keeps all.
         profiles: those that are worse, with their verdicts.
-        base: the revision's name. command: what compares the test again. at: the line that has
-            the limits of the test.
+        base: the revision's name. command: what runs the test again. at: the line that has the
+            limits of the test.
     """
     message = _AGAIN.sub("", message)
     for profile in profiles:
@@ -146,8 +148,11 @@ def worse_message(
         limits = tuple(one for one in profile.verdicts if not _of_revision(one))
         before = failure_message(replace(profile, verdicts=limits), at=at)
         message = message.replace(before, told) if before in message else f"{message}\n{told}"
-    does = f"then compare with {base.partition(' (')[0]} again"
-    return with_command(message.lstrip("\n"), does, command) if command else message.lstrip("\n")
+    name, message = base.partition(" (")[0], message.lstrip("\n")
+    if not command:
+        return message
+    message = _UPDATE.sub(f":\n{2 * INDENT}{command} --kernelprof-update", message)
+    return with_command(message, f"then compare with {name} again", command + advice.against(name))
 
 
 def error_message(words: str, place: Place) -> str:
@@ -221,7 +226,7 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
     beside = [lines_of(profile, judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
-    tables = beside if over and _OF_CALLS.issuperset(over) else tables
+    tables = beside if shows_calls_alone(profile) else tables
     return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
 
 
@@ -302,8 +307,12 @@ def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     return _indented(part for line in lines for part in wrapped(line, style.width))
 
 
-_OF_CALLS = frozenset(("memcpys", "memcpy_bytes", "syncs", "would_wait"))
-"""Metrics that no kernel tells of."""
+def shows_calls_alone(profile: Profile) -> bool:
+    """Whether it fails by waits and copies alone, of which no kernel tells."""
+    over = set(verdicts.failed_metrics(profile))
+    return bool(over) and over <= {"memcpys", "memcpy_bytes", "syncs", "would_wait"}
+
+
 _BESIDE: Mapping[str, Callable[[Profile, Profile, Style], list[str]]] = {
     "memcpys": _copy_lines,
     "memcpy_bytes": _copy_lines,

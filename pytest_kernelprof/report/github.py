@@ -159,13 +159,15 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     head = ": ".join(filter(None, [name, "" if wrong in title[:_LONGEST_TITLE] else wrong]))
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
-    yield from task.found
     yield from [excess] if excess else []
+    yield from task.found
     yield from (words.replace(f" at {task.lines}", "") for words in task.whys)
     what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
     yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
-    yield from ["", intended] if intended else []
-    yield from (other for _, other in list(commands_of([problem]))[bool(command) :])
+    others = [other for _, other in commands_of([problem])][bool(command) :]
+    if others:  # which has the option
+        intended = f"{intended.partition(' with --kernelprof-')[0]}:"
+    yield from ["", intended, *others] if intended else []
 
 
 def notice_of(run: Run) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.report.failure import code_of, what_ran, written_at
+from pytest_kernelprof.report.failure import code_of, shows_calls_alone, what_ran, written_at
 from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, command_lines, plain
 from pytest_kernelprof.report.terminal import beside_words
@@ -40,7 +40,7 @@ LIMIT = 200_000
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
 _MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
-_FOR_THE_CUT = 400
+_FOR_THE_CUT = 900  # and for the titles of what is folded
 _WIDEST, _MOST_OPEN, _MOST_FOLDED = 96, 6, 9
 
 
@@ -98,8 +98,6 @@ def _head(summary: Summary) -> Iterator[str]:
 
 def _totals(summary: Summary) -> Iterator[str]:
     """What checks or accepts it, how the run compares with baselines, where it was measured."""
-    if summary.problems:
-        yield "#### Commands"
     for does, command in commands_of(summary.problems):
         block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
         yield "\n".join([f"**{_with_code(does[:1].upper() + does[1:])}:**", *block])
@@ -130,15 +128,14 @@ def _item(task: Task, link: Link) -> list[str]:
     shown = text if task.test[:1].isdigit() else code  # how many tests, or one
     named = f"({shown(task.test)})" if task.test else ""
     where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(limit)]
-    told = [*map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))]
-    told += [text(excess)] if excess else []
-    more = [text(one, _LONGEST_CAUSE) for one in (*task.found, *task.whys)]
-    told += more if len(more) == 1 else []
+    lines = map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))
+    facts = filter(None, (excess, *task.found, *task.whys))
     todo, intended = task.remedy.first, task.remedy.intended
-    what = [f"**To do:** {_with_code(todo)}"] if todo else []
+    what = [f"**To do:** {_with_code(todo)}."] if todo else []
     what += [f"{_with_code(intended[:1].upper() + intended[1:])}."] if intended else []
-    head, listed = " ".join(filter(None, (*where, named))), [f"- {one}" for one in more]
-    parts = [[f"#### {head}"], ["<br>".join(told)], listed if more[1:] else [], ["<br>".join(what)]]
+    head = " ".join(filter(None, (*where, named)))
+    listed = [f"- {text(one, _LONGEST_CAUSE)}" for one in facts]
+    parts = [[f"#### {head}"], ["<br>".join(lines)], listed, ["<br>".join(what)]]
     return [line for part in parts if any(part) for line in (*part, "")]
 
 
@@ -172,8 +169,9 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable
 
 def _kernels_of(one: Row, name: str, bases: Mapping[Source, str]) -> list[str]:
     shown = wording.shown_rank(one.profile)
-    kernels = shown.kernel_count, NOUNS[shown.environment.kind].kernel, ""
-    counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies"), kernels]
+    counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies")]
+    if not (shows_calls_alone(one.profile) and (shown.waits or shown.copies)):
+        counts.append((shown.kernel_count, NOUNS[shown.environment.kind].kernel, ""))
     of_rank = f" of rank {shown.rank}" if one.profile.other_ranks else ""
     counted = ", ".join(wording.count(*each) for each in counts if each[0]) + of_rank
     told = dedent("\n".join(what_ran(one.profile, Style(), bases)))

@@ -70,14 +70,19 @@ def write_report(
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
         style = style_of(terminal)
-        if terminal.config.getoption("tbstyle", "auto") != "no":  # failures say more
-            some = (wording.first_of(one.whys, 4 + (len(one.whys) == 5)) for one in summary.tasks)
-            both = zip(summary.tasks, map(tuple, some), strict=True)
-            summary = replace(summary, tasks=tuple(t._replace(whys=whys) for t, whys in both))
+        if terminal.config.getoption("tbstyle", "auto") != "no" and not warn_only:
+            summary = replace(summary, tasks=tuple(map(_without_failure, summary.tasks)))
         lines = report_lines(
             summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
         )
         write_lines(terminal, lines)
+
+
+def _without_failure(one: Task) -> Task:
+    """Without what the failure of its test says above, but for the first cause: of several tests
+    each is named."""
+    found = one.found if one.test[:1].isdigit() else ()
+    return one._replace(found=found, whys=one.whys[:1]) if one.told == "failed" else one
 
 
 def report_lines(
@@ -274,6 +279,7 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
         if group.named and group.problem is not None and group.problem.shared is not None:
             yield from _cause_lines(group.problem.shared, 0, style, f"{group.named}: ")
         elif group.named:
+            yield from [()] if file else []
             yield (Span(group.named, "bold"),)
         elif is_below and group.kind == "look":
             yield ()

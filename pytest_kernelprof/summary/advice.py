@@ -89,13 +89,18 @@ def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
         tests = (test for one in several for test in one.remedy.tests)
         command = command.replace(_TESTS, _arguments(tests, _MOST_NAMED, _MOST_FILES))
         yield does.removeprefix("then "), printable(command)
-    accept = f"{IF_INTENDED}, {_ACCEPT}"
-    accepted = (one for one in known if one.remedy.intended.startswith(accept))
-    for intended, several in wording.grouped(accepted, lambda one: one.remedy.intended).items():
+    accepted = (one for one in known if _ACCEPT in one.remedy.intended)
+    for (when, options), several in wording.grouped(accepted, _accepted_by).items():
         tests = (test for one in several for test in one.remedy.tests)
-        named = _arguments(tests, _MOST_NAMED, _MOST_FILES)
-        command = f"pytest {named} {intended.removeprefix(accept)}"
-        yield "to accept in a snapshot, if intended", printable(command)
+        command = f"pytest {_arguments(tests, _MOST_NAMED, _MOST_FILES)} {options}"
+        yield f"to accept in a snapshot, {when}", printable(command)
+
+
+def _accepted_by(one: Problem) -> tuple[str, str]:
+    """When an update accepts what is intended, which it does not while a limit is broken; and its
+    options."""
+    before, _, options = one.remedy.intended.partition(_ACCEPT)
+    return "after raising the limits" if "allow" in before else "if intended", options
 
 
 def _for_any_tests(one: Problem) -> tuple[str, str]:
@@ -103,8 +108,9 @@ def _for_any_tests(one: Problem) -> tuple[str, str]:
     matter of course."""
     remedy, does = one.remedy, one.remedy.again
     if "--kernelprof-update" in remedy.command:
-        does = "to update the snapshots"
-        does = does if one.rows[0].told == "to update" else "to accept, if intended"
+        does = "to update outdated or missing snapshots"
+        if remedy.again == OR_ACCEPT:
+            does = "to accept what exceeds its snapshot, if intended"
     return does, remedy.command.replace(printable(_arguments(remedy.tests)), _TESTS)
 
 
@@ -138,7 +144,7 @@ def _found(problem: Problem) -> Iterator[str]:
         yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
         times = [one for one in problem.rows[0].test.verdicts if one.of_limit and one.unit == "us"]
         if len(over := [one for one in times if one.outcome == "failed"]) == 1:
-            yield how_sure(over[0])
+            yield f"{wording.title(over[0])}: {how_sure(over[0])}"
 
 
 _NUMBER = re.compile(r" x\d+$")
@@ -340,7 +346,8 @@ def intended_words(
     if any(one.source == "run" for one in failed) or most > 0 or not _ACCEPTED.issuperset(worse):
         told.append(f"run with --kernelprof-warn-only (all tests only warn) until {base} has it")
     elif failed and (told or any(one.source != "snapshot" for one in failed)):
-        told.append(f"{_ACCEPT}--kernelprof-update{on}")
+        is_kept = all(one.metric for one in over if one.of_limit)  # not with a forbidden kernel
+        told += [f"{_ACCEPT}--kernelprof-update{on}"] if is_kept else []
     return f"{IF_INTENDED}, {', and '.join(told)}" if told else ""
 
 

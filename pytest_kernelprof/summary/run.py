@@ -85,10 +85,10 @@ def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
     compared = baseline_summaries(run)
     against = next((one.short for one in compared if one.baseline.source == "revision"), "")
-    found = (row for test in run.tests for row in _rows_of(test, against))
+    found = [row for test in run.tests for row in _rows_of(test, against)]
     rows = tuple(sorted(found, key=worst_first))
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
-    together = by_file(folded(rows))
+    together = by_file(folded(found))
     counts = _counts_of(run.tests)
     left = _open_words(counts, unjudged_words(run.tests))
     problems = problems_of(run, [*together, *_entries_of(run.tests)])
@@ -237,9 +237,15 @@ _COUNTS = tuple(
 
 def folded(rows: Iterable[records.Row]) -> Iterator[records.Row]:
     """The rows with those of one parametrised test that agree in mark, causes and every count told
-    as one, ``test_it[fp16] and 2 more``: the one with the most GPU time. Others stand alone."""
-    groups = wording.grouped(sorted(rows, key=worst_first), _what_agrees)
-    for first, *others in groups.values():
+    as one, ``test_it[fp16] and 2 more``: the one with the most GPU time; of those that fail the
+    first, whose failure says all. Others stand alone.
+
+    Args:
+        rows: in the order of the run.
+    """
+    for several in wording.grouped(rows, _what_agrees).values():
+        is_told = several[0].failed
+        first, *others = several if is_told else sorted(several, key=worst_first)
         name = f"{first.name} and {len(others)} more"
         yield replace(first, name=name, folded=(first, *others)) if others else first
 
@@ -472,7 +478,7 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
         words += "" if gpu is None else f", {format_time(gpu)} on the GPU"
         words += f" and {format_time(comm)} communicating" if comm else ""
         several = any(one.other_ranks for one in on_gpu)
-        yield f"{words} (rank 0 only)" if several else words
+        yield f"rank 0: {words}" if several else words
     if operators:
         yield f"{wording.count(operators, 'operator')} on the CPU"
 
@@ -576,7 +582,6 @@ def _left_words(rows: Sequence[records.Row], shown: Collection[str]) -> str:
     words = _counted(
         (tests["passed"], "more test passes", "more tests pass"),
         (tests["expected failure"] + tests["xfailed"], "expected failure", "expected failures"),
-        (tests["not compared"], "more test is not compared", "more tests are not compared"),
         (tests[None], "more test has no limit", "more tests have no limit"),
     )
     return f"{', '.join(words)}: -v lists all" if words else ""

@@ -408,7 +408,7 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
                 known, _, limit = values.partition(", limit ")
                 ends = wording.interval((one.low, one.high), one.unit).removeprefix(wording.SURE)
                 words = f"{ends or known} (limit {limit})" if limit else values
-                what = f"{what} undecided"
+                what = f"undecided {what}" if one.comparison is not None else f"{what} undecided"
             elif one.outcome == "failed" and one.comparison is not None:
                 worse, counted = _telling(one.comparison.worse), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)

@@ -228,7 +228,7 @@ def test_sorted_by_a_column_and_back(opened: Opened, made: Path) -> None:
     for _ in range(2):
         other.get_by_role("button").click()
     assert names(page) == before
-    assert page.get_by_role("heading", name="All other tests").is_visible()
+    assert page.get_by_role("heading", name="All other profiles").is_visible()
     below = "(one) => [one.previousElementSibling.className, one.nextElementSibling.className]"
     assert page.locator(".again:visible").evaluate(below) == ["rest", "section"]
 
@@ -268,7 +268,7 @@ def test_filtered_by_words_and_by_verdict(opened: Opened, made: Path) -> None:
     chip.click()
     assert chip.get_attribute("aria-pressed") == "true"
     assert names(page) == ["test_worse[a-1]"]
-    assert "All other tests" not in page.locator("table.tests").inner_text()
+    assert "All other profiles" not in page.locator("table.tests").inner_text()
     chip.click()
     assert len(names(page)) == 5
 
@@ -669,7 +669,7 @@ def test_the_timeline_is_of_the_rank_that_breaks_a_limit_and_others_can_be_chose
 
     assert ranks() == ["Timeline of rank 1", "Operators of rank 1"]
     assert page.locator(".rings").get_attribute("d").count("M") == 2
-    assert "> look here" in page.locator(".tl .legend").inner_text()
+    assert "> marked below" in page.locator(".tl .legend").inner_text()
     page.get_by_role("button", name="rank 0").click()
     assert ranks() == ["Timeline of rank 0", "Operators of rank 0"]
     assert not page.locator(".rings").get_attribute("d")
@@ -1055,9 +1055,7 @@ def test_on_a_phone_an_opened_row_begins_with_its_command_and_says_nothing_twice
     again.get_by_role("button", name="Copied").wait_for()
     command = again.locator(".command code").text_content()
     assert page.evaluate("navigator.clipboard.readText()") == command
-    limits = row.get_by_role("button", name="Limits")
-    assert limits.get_attribute("aria-expanded") == "false"
-    assert not row.get_by_text("max_kernels: ").last.is_visible()
+    assert not row.get_by_text("Limits").count()  # the row has their values
     told = row.locator(".inside").inner_text()
     assert told.count("+ new") == (0 if is_alone else 1)
     assert "3 kernels → 4." not in told
@@ -1070,7 +1068,6 @@ def test_on_a_phone_an_opened_row_begins_with_its_command_and_says_nothing_twice
     assert (first.get_attribute("class"), first.locator("code").inner_text()) == (
         *("rerun", f"pytest {own}"),
     )
-    assert row.get_by_text("max_kernels: ").last.is_visible()
 
 
 def test_on_a_phone_a_marked_box_too_narrow_for_its_name_has_it_above(

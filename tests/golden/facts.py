@@ -6,6 +6,7 @@ and does not is empty, which is then another fact than the scenario's.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -112,6 +113,11 @@ def of_terminal(text: str) -> Facts:
         causes=_causes(ours),
         differing=_differing(text),
     )
+
+
+def of_terminal_below_failures(text: str) -> Facts:
+    """The same where failures are printed: those have the kernels."""
+    return dataclasses.replace(of_terminal(text), causes=None)
 
 
 def of_report(text: str) -> Facts:
@@ -309,7 +315,7 @@ def _changes_in(document: dict[str, Any], source: str) -> Counter[str]:
 
 
 FORMATS: Mapping[str, Callable[[str], Facts]] = {
-    "terminal-80.txt": of_terminal,
+    "terminal-80.txt": of_terminal_below_failures,
     "terminal-120.txt": of_terminal,
     "quiet.txt": of_quiet,
     "failures.txt": of_failures,

@@ -495,11 +495,14 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
-    assert "or accept the change if it is intended\n" in markdown
-    assert (
-        "**To accept, if intended:**\n```sh\npytest --kernelprof-update \\\n"
-        "  test_it.py::test_alone \\\n  test_it.py::test_missing \\\n" in markdown
-    )
+    assert "or accept the change if it is intended.\n" in markdown
+    for does, test in (
+        ("To accept what exceeds its snapshot, if intended", "alone"),
+        ("To update outdated or missing snapshots", "missing"),
+    ):
+        assert (
+            f"**{does}:**\n```sh\npytest --kernelprof-update test_it.py::test_{test} " in markdown
+        )
     assert "accept what is launched as the snapshot for this device" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1

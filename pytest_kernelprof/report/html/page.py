@@ -146,6 +146,10 @@ def _groups(summary: Summary) -> Iterator[terminal.Group]:
         yield group._replace(problem=next(told)) if group.problem else group
 
 
+_OF_FEW = ("launch_overhead", "bound")
+"""Columns that are for comparing rows: of one row its detail has the value."""
+
+
 class _Table:
     """The tests on one kind of device.
 
@@ -160,7 +164,11 @@ class _Table:
         self.on_cpu, self.groups = kind == "cpu", groups
         self.problems = [one.problem for one in groups if one.problem is not None]
         entries = [one for group in groups for one, _ in group.entries]
-        self.columns = terminal.columns_of(entries, verbose=False)
+        self.columns = [
+            one
+            for one in terminal.columns_of(entries, verbose=False)
+            if one.key not in _OF_FEW or len(list(filter(None, one.cells))) > 1
+        ]
         known = (one.shown if isinstance(one, Row) else None for one in entries)
         times = [wording.value_of(one, "comm_time") if one else None for one in known]
         if any(times):  # what the GPU time leaves out
@@ -208,7 +216,7 @@ class _Tests:
         self.titles = {
             "look": "What needs a look",
             "changed": f"What changed against {' and '.join(detailer.baselines.values())}",
-            "other": "All other tests" if groups and groups[0].kind != "other" else "Tests",
+            "other": "All other profiles" if groups and groups[0].kind != "other" else "Tests",
             "not judged": "Not judged",
         }
 

@@ -786,7 +786,7 @@
   }
 
   /* As in the table of kernels. */
-  const SIGNS = { "+": "new", ">": "look here", "~": "slower" };
+  const SIGNS = { "+": "new", ">": "marked below", "~": "slower" };
 
   /** What colours mean, of what is in the picture; idle time with how much there is. */
   function legendOf({ lanes, US }) {

@@ -334,15 +334,16 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     told = timed(call)
     assert told.change == "worse"
     lines = worse_message("", [held_to(profile(MLP), told)], NAME).splitlines()
-    assert lines[:2] == [
+    assert lines[:3] == [
         "worse than main (abc1234): GPU time +8.0 %",
-        "  in 4 of 4 interleaved pairs (medians 233.1us -> 251.7us), margin 5 %",
+        "  in 4 of 4 interleaved pairs (median ratio, medians 233.1us -> 251.7us), margin",
+        "  5 %",
     ]
     name = short_name(MLP[-1].name)
-    assert lines[2].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
-    assert lines[3] == "  against main (abc1234): ~ changed"
-    assert lines[4].split() == ["time", "kernel", "launched", "by"]
-    assert lines[5].startswith(f"~ {us[-1]:.1f}us -> ")
+    assert lines[3].startswith(f"  slower: {name} x3, {3 * us[-1]:.1f}us -> ")
+    assert lines[4] == "  against main (abc1234): ~ changed"
+    assert lines[5].split() == ["time", "kernel", "launched", "by"]
+    assert lines[6].startswith(f"~ {us[-1]:.1f}us -> ")
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)
     assert todo == f"  to do: undo what slows down {name} x3"
@@ -370,7 +371,7 @@ def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> Non
         (
             paired("undecided", why="no room"),
             "undecided",
-            "(medians 233.1us -> 251.7us) undecided, no room",
+            "(median ratio, medians 233.1us -> 251.7us) undecided, no room",
         ),
         (
             paired("undecided", disturbed=BUSY),

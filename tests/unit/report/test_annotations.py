@@ -77,7 +77,7 @@ def test_one_for_a_test_however_many_limits() -> None:
     assert title == (
         "kernelprof%3A max_kernels%3A 5 > 4%2C max_cuda_time%3A 234.9us > 200.0us (test_it[1])"
     )
-    sure = "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds"
+    sure = "max_cuda_time: +17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds"
     assert data.startswith(f"{sure}%0Anvjet 256x128x64 TNT x3%0A")
     faster = "make nvjet 256x128x64 TNT faster (shapes, dtype, layout)"
     assert data.split("%0A")[4:] == [
@@ -157,8 +157,8 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
     assert lines[4:6] == ["and 8 more", "nvjet 256x128x64 TNT x3"]
     at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
     assert lines[at + 1 : at + 3] == [
-        "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
         "nvjet 256x128x64 TNT x3 takes 30.0us",
+        "max_cuda_time: +17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
     ]
 
 
@@ -299,12 +299,17 @@ def test_what_a_snapshot_would_accept_ends_in_the_command_that_accepts_it() -> N
     found = ProfileComparison(source="revision", change="worse", metrics=(more,))
     test = Test("t.py::test_it", (held_to(mlp(place=CALL), found),), outcome="failed")
     ((*_, data),) = told(test)
-    assert data.split("%0A")[-6:] == [
+    assert data.split("%0A")[-5:] == [
         "to do: undo the change, then run again:",
         "pytest t.py::test_it",
         "",
-        "if intended, accept it in a snapshot with --kernelprof-update",
-        "to accept in a snapshot, if intended:",
+        "if intended, accept it in a snapshot:",
+        "pytest t.py::test_it --kernelprof-update",
+    ]
+    both = held_to(mlp(place=CALL, verdicts=(OVER,)), found)
+    ((*_, data),) = told(replace(test, profiles=(both,)))
+    assert data.split("%0A")[-2:] == [
+        "if intended, allow max_kernels(5) at t.py::test_it, and accept it in a snapshot:",
         "pytest t.py::test_it --kernelprof-update",
     ]
 

@@ -63,9 +63,10 @@ def lines(
 
 
 def table(told: list[str]) -> list[str]:
-    """From the titles to the first empty line."""
+    """From the titles to the first empty line, behind which no group begins."""
     begin = next(i for i, line in enumerate(told) if line.endswith("  test"))
-    end = told.index("", begin)
+    ends = (i for i, line in enumerate(told) if i > begin and not line)
+    end = next(i for i in ends if told[i + 1 : i + 2] != ["better"])
     return [line for line in told[begin:end] if "more test" not in line]
 
 
@@ -85,9 +86,9 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
     assert told[1:3] == ["", "✗ train.py:31: added kernel: elementwise [copy] x2 (a)"]
     at = next(i for i, line in enumerate(told) if line.startswith("? "))
     assert told[at : at + 4] == [
-        "? tests/test_b.py: against the earlier run undecided: GPU time +3.9..+5.4 %,",
+        "? tests/test_b.py: undecided against the earlier run: GPU time +3.9..+5.4 %,",
         "  margin 0 % (test_b)",
-        "  GPU time +4.6 % in 2 interleaved pairs (medians 0.0us -> 0.0us)",
+        "  GPU time +4.6 % in 2 interleaved pairs (median ratio, medians 0.0us -> 0.0us)",
         "  undecided, above half of the margin",
     ]
     assert table(told) == [
@@ -96,6 +97,7 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         "✗  4 -> 5                        a",
         "tests/test_b.py",
         "?       5  +4.6 %  +3.9..+5.4 %  test_b",
+        "",
         "better",
         "tests/test_mlp.py",
         "✓  2 -> 1                        test_better",

@@ -194,7 +194,7 @@ def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    head, causes, do, details, *kernels, end, title, again, facts = found.split("\n\n")[1:]
+    head, causes, do, details, block, end, again, facts = found.split("\n\n")[1:]
     name = "<code>test&#95;broken&#91;a&#124;1&#93;</code>"
     assert head == f"#### ❌ `a/test_a.py` max_kernels: 5 > 4 ({name})"
     assert causes.split("\n") == [
@@ -204,14 +204,12 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     ]
     place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
     allow = f"If intended, allow `max_kernels(5)` at {place}."
-    assert do == f"**To do:** launch fewer kernels<br>{allow}"
+    assert do == f"**To do:** launch fewer kernels.<br>{allow}"
     assert details == "<details><summary>5 kernels</summary>"
-    (block,) = kernels
     assert block.startswith("```text\n")
     assert block.endswith("\n```")
     assert end == "</details>"
     command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
-    assert title == "#### Commands"
     assert again.split("\n") == ["**Run again:**", *command]
     assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
     assert facts.startswith("<sub>NVIDIA H200, torch ")
@@ -223,7 +221,8 @@ def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
     )
     one = Test("a/test_a.py::test_slow", (calls_of(1, verdicts=(slow,)),), outcome="failed")
     page = markdown_of(Run((one, broken("b/test_b.py::test_broken"))))
-    heading, *entries, last = re.split(r"^#{3,4} ", page, flags=re.MULTILINE)[1:]
+    page, _ = page.split("\n**Run again:**\n```sh\npytest ")
+    heading, *entries = re.split(r"^#{3,4} ", page, flags=re.MULTILINE)[1:]
     assert heading == "❌ kernelprof: 2 of 2 tests break a limit\n\n"
     for entry, named, kernels in zip(
         entries,
@@ -240,37 +239,37 @@ def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
         assert unfolds == f"<details><summary>{kernels}</summary>"
         assert block.startswith("```text\n")
         assert end == "</details>"
-    assert last.startswith("Commands\n\n**Run again:**\n```sh\npytest ")
 
 
-def test_one_cause_is_in_the_paragraph_and_several_are_a_list() -> None:
+def test_one_cause_is_a_list_as_several_are() -> None:
     names = [f"Memcpy DtoH (Device -> {kind})" for kind in ("Pageable", "Pinned")]
     copied = [Copy(name, "d2h", 4, 1.0, ()) for name in names]
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     for copies, told in (
-        (copied[:1], f"copied 4 B: {names[0]}"),
+        (copied[:1], f"- copied 4 B: {names[0]}"),
         (copied, f"- copied 8 B: {names[0]}\n- {names[1]}"),
     ):
         test = Test("t.py::test_it", (calls_of(1, copies=tuple(copies), verdicts=(limit,)),))
         _, _, causes, do, *_ = markdown_of(Run((test,))).split("\n\n")
         assert causes == told
-        assert do.startswith("**To do:** copy less often<br>")
+        assert do.startswith("**To do:** copy less often.<br>")
 
 
 def test_commands_stand_once_after_all_entries_before_the_facts() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
     page = page_of(broken("t.py::test_a"), broken("t.py::test_b"), new)
-    assert page.texts("h4")[-1] == "Commands"
-    assert page.texts("strong")[-2:] == ["Run again:", "To accept, if intended:"]
+    accept = "To accept what exceeds its snapshot, if intended:"
+    assert page.texts("h4") == [one.partition(" / ")[0] for one in page.items()]
+    assert page.texts("strong")[-2:] == ["Run again:", accept]
     assert page.raw_texts("pre")[-2:] == [
         "pytest t.py::test_a t.py::test_b\n",
         "pytest --kernelprof-update t.py::test_new\n",
     ]
-    entries, commands = page.text.split("Commands")
+    entries, commands = page.text.split("Run again:")
     assert "To do: " in entries
     assert "To do: " not in commands
-    assert [commands.count(f"{one}:") for one in ("Run again", "To accept, if intended")] == [1, 1]
+    assert [one.count(accept) for one in (entries, commands)] == [0, 1]
     end = page.text.rpartition("pytest --kernelprof-update t.py::test_new\n")[2]
     assert end.strip() == page.texts("sub")[0]
 
@@ -332,13 +331,12 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    head, names, do, title, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
+    head, names, do, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
     assert head == "#### ❌ `a/test_a.py` no (3 tests)"
     assert names.split("\n") == [f"- test_{i * 200}" for i in "abc"]
-    assert do == "**To do:** fix the error"
+    assert do == "**To do:** fix the error."
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
-    assert title == "#### Commands"
     assert again.split("\n") == ["**Run again:**", *block]
 
 
@@ -351,7 +349,7 @@ def test_below_the_items_one_command_stands_for_all_problems() -> None:
     page = page_of(*tests)
     assert len(page.items()) == 2
     assert "run again" not in " ".join(page.items())
-    assert page.texts("h4") == [*(one.partition(" / ")[0] for one in page.items()), "Commands"]
+    assert page.texts("h4") == [one.partition(" / ")[0] for one in page.items()]
     assert [one for one in page.texts("strong") if one != "To do:"] == ["Run again:"]
     (command,) = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
     assert command == "pytest t.py::test_2 t.py::test_3 t.py::test_fails\n"
@@ -363,7 +361,8 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
     block, _ = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
-    assert page.texts("summary") == ["1 copy, 5 kernels"]
+    assert "vectorized_elementwise" not in block
+    assert page.texts("summary") == ["1 copy"]
 
 
 def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
@@ -371,6 +370,9 @@ def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
     limit = msgspec.structs.replace(over(2, 0), limit="max_syncs", metric="syncs")
     many = calls_of(1, waits=(wait, wait), copies=(copy, copy), verdicts=(limit,))
+    page = page_of(Test("t.py::test_it", (many,)))
+    assert page.texts("summary") == ["2 waits, 2 copies"]  # of which no kernel tells
+    many = msgspec.structs.replace(many, verdicts=(limit, over(1, 0)))
     page = page_of(Test("t.py::test_it", (many,)))
     assert page.texts("summary") == ["2 waits, 2 copies, 1 kernel"]
 
@@ -496,10 +498,12 @@ def test_what_changed_against_a_revision() -> None:
     item, *_ = page.items()
     head = "❌ mlp.py:42 added kernel: vectorized_elementwise [mul] (test_broken)"
     assert item.startswith(f"{head} / {wrong} / ")
-    assert item.endswith(
-        " / If intended, allow max_kernels(5) at t.py::test_broken, and run with "
+    *_, intended, again = item.split(" / ")
+    assert intended == (
+        "If intended, allow max_kernels(5) at t.py::test_broken, and run with "
         "--kernelprof-warn-only (all tests only warn) until main has it."
     )
+    assert again == "Compare with main again:"
     assert page.texts("li")[-1] == (
         "✅ t.py test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
@@ -517,7 +521,7 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     item, *_ = page.items()
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % (test_it)"
     assert item.startswith(f"{head} / ")
-    assert "in 4 of 4 interleaved pairs (medians 100.0us -> 110.0us)" in item
+    assert "in 4 of 4 interleaved pairs (median ratio, medians 100.0us -> 110.0us)" in item
     assert item.count("+10.0 %") == 2  # the verdict, and the pairs
     assert page.texts("summary") == ["5 kernels"]
 
@@ -532,7 +536,9 @@ def test_a_margin_is_allowed_at_the_line_of_one_test(change: Change) -> None:
         ends = "failed" if change == "worse" else "passed"
         tests = [against_main(one, outcome=ends, place=Place("t.py", 12)) for one in found]
         item, *_ = page_of(*tests, baselines=(MAIN,)).items()
-        return item.rpartition(" / ")[2]
+        *_, told, again = item.split(" / ")
+        assert again.startswith("Compare with main again")
+        return told
 
     end = " until main has it." if change == "worse" else "."
     assert intended("test_a").endswith(f", allow kernelprof(margin='10%') at t.py:12{end}")
@@ -743,11 +749,12 @@ def test_the_place_of_a_cause_is_text_and_leads_nowhere() -> None:
 def test_the_code_of_lines_is_shown_where_they_have_an_address() -> None:
     code = ["`x21 = 'mlp.py'`", "`x22 = 'mlp.py'`"]
     excess = "vectorized_elementwise \\[mul\\]"
-    _, two, do = item_of(at_lines(21, 22))
-    assert two.split("<br>") == [*code, f"{excess} x2"]
+    _, two, fact, do = item_of(at_lines(21, 22))
+    assert (two.split("<br>"), fact) == (code, f"- {excess} x2")
     assert do.startswith("**To do:** ")
-    _, three, do = item_of(at_lines(21, 22, 23, 24))
-    assert three.split("<br>") == [*code, "`x23 = 'mlp.py'`", f"{excess} x4"]
+    _, three, fact, do = item_of(at_lines(21, 22, 23, 24))
+    assert three.split("<br>") == [*code, "`x23 = 'mlp.py'`"]
+    assert fact == f"- {excess} x4"
     assert do.startswith("**To do:** ")
     assert "x22 = 'mlp.py'" in rendered(two).texts("code")
     assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))

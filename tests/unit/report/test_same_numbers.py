@@ -91,7 +91,7 @@ def test_a_comparison_that_failed_has_its_numbers_in_all() -> None:
 
 
 def test_the_page_tells_the_last_try_of_a_test_that_was_tried_again() -> None:
-    needs_a_look, _, others = page(RUN).partition("All other tests")
+    needs_a_look, _, others = page(RUN).partition("All other profiles")
     # Where, its own command, that of all, the row of the last try.
     assert needs_a_look.count("test_over") == 4
     assert others.partition("This run")[0].count("test_over") == 1  # the first try
@@ -99,7 +99,7 @@ def test_the_page_tells_the_last_try_of_a_test_that_was_tried_again() -> None:
 
 def test_a_comparison_alone_that_failed_is_not_nothing_to_look_at() -> None:
     told = page(Run(RUN.tests[-2:]))
-    assert "is_faster" in told.partition("All other tests")[0].partition("What needs a look")[2]
+    assert "is_faster" in told.partition("All other profiles")[0].partition("What needs a look")[2]
 
 
 def test_what_was_skipped_with_its_limits_is_no_success() -> None:

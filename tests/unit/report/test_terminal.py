@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -202,16 +203,29 @@ def test_causes_of_failed_tests_are_told_where_no_failure_was_printed(
             )
         ),
     )
-    assert "  + k35 at m.py:35" in terminal.lines
-    assert ("  + k36 at m.py:36" in terminal.lines) == told
-    assert ("  2 more" in terminal.lines) != told
-    assert "  + k46 at m.py:46" in terminal.lines  # instead of "1 more"
+    for line in ("  + k33 at m.py:33", "  + k36 at m.py:36", "  + k46 at m.py:46"):
+        assert (line in terminal.lines) == told
+    assert "  + k32 at m.py:32" in terminal.lines  # the first is told everywhere
+    assert not any(re.fullmatch(r"  \d+ more", line) for line in terminal.lines)
+    at = terminal.lines.index("✗ m.py:41: added kernel: k41 (five)")
+    assert terminal.lines[at + 1 + told] == "  + k42 at m.py:42"
+    assert (terminal.lines[at + 2] == "  to do: remove the added kernels") != told
     for line in (
         "✗ a.py:7: max_kernels: 5 > 4 (t)",
         "  to do: launch fewer kernels",
         "  if intended, allow max_kernels(5) at a.py:7",
     ):
         assert line in terminal.lines
+
+
+def test_below_failures_of_several_tests_what_is_wrong_with_each_is_told() -> None:
+    terminal: Any = Terminal(80)
+    terminal.config.getoption = lambda *_: "auto"
+    alike = [of(f"a.py::{name}", over_at(7), outcome="failed") for name in "tu"]
+    write_report(terminal, Run(tuple(alike)))
+    (at,) = (i for i, line in enumerate(terminal.lines) if line.endswith(" (2 tests)"))
+    each = ["  t: max_kernels: 7 > 1", "  u: max_kernels: 7 > 1"]
+    assert terminal.lines[at + 1 : at + 4] == [*each, "  to do: launch fewer kernels"]
 
 
 def test_where_nothing_was_profiled_nothing_is_written() -> None:
@@ -576,7 +590,7 @@ def test_what_a_snapshot_would_accept_has_one_command_for_all_its_tests() -> Non
 
 def test_of_one_limited_time_it_is_said_how_sure_it_is() -> None:
     slow = time_limit("failed", 250.0, 200.0, low=248.0, high=252.0)
-    sure = "  +25.0 %, 99 % CI 248.0..252.0us, 12 rounds"
+    sure = "  max_cuda_time: +25.0 %, 99 % CI 248.0..252.0us, 12 rounds"
     lines = told(of("a.py::t", kept(250.0, verdicts=(slow,)), outcome="failed"))
     at = next(i for i, line in enumerate(lines) if line.startswith("  to do: "))
     assert lines[2].startswith("✗ tests/a.py: max_cuda_time: 250.0us > 200.0us")

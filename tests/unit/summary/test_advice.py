@@ -274,7 +274,8 @@ def kept_as(name: str, state: TestState) -> Test:
 
 
 def test_updates_that_do_different_things_have_one_command() -> None:
-    both = [("to update the snapshots", "pytest --kernelprof-update t.py::test_a t.py::test_b")]
+    does = "to update outdated or missing snapshots"
+    both = [(does, "pytest --kernelprof-update t.py::test_a t.py::test_b")]
     assert commands(kept_as("test_a", "changed"), kept_as("test_b", "changed")) == both
     assert commands(kept_as("test_a", "changed"), kept_as("test_b", "missing")) == both
 
@@ -290,8 +291,31 @@ def exceeding(name: str) -> Test:
 
 def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> None:
     assert commands(exceeding("test_a"), kept_as("test_b", "changed"), exceeding("test_c")) == [
-        ("to accept, if intended", "pytest --kernelprof-update t.py::test_a t.py::test_c"),
-        ("to update the snapshots", "pytest --kernelprof-update t.py::test_b"),
+        (
+            "to accept what exceeds its snapshot, if intended",
+            "pytest --kernelprof-update t.py::test_a t.py::test_c",
+        ),
+        ("to update outdated or missing snapshots", "pytest --kernelprof-update t.py::test_b"),
+    ]
+
+
+def test_while_a_limit_is_broken_a_snapshot_accepts_after_the_limits() -> None:
+    over = Verdict(
+        limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=4, allowed=3
+    )
+    worse = judged_worse("revision", "kernels")
+    several = [
+        Test(f"t.py::{name}", (mlp(verdicts=verdicts),), outcome="failed")
+        for name, verdicts in (("test_a", (over, worse)), ("test_b", (worse,)))
+    ]
+    found = commands(*several)
+    assert ("run again", "pytest t.py::test_a t.py::test_b") in found
+    assert sorted(found[1:]) == [
+        (
+            "to accept in a snapshot, after raising the limits",
+            "pytest t.py::test_a --kernelprof-update",
+        ),
+        ("to accept in a snapshot, if intended", "pytest t.py::test_b --kernelprof-update"),
     ]
 
 

@@ -59,16 +59,27 @@ def test_it_says_what_happened_first() -> None:
     words = text_of(html_of(replace(ONE, commit="9c41e7a" + 33 * "0")))
     order = (
         *("1 of 2 tests breaks a limit", "What needs a look", "test_worse[a-1] tests/test_mlp.py"),
-        *("5 > 4", "max_kernels: 5 > 4 reference_mlp.py:40", "To do: launch fewer kernels"),
-        *("If intended, allow max_kernels(5) at test_mlp.py:31", "Limits", "max_kernels"),
+        *("5 > 4", "reference_mlp.py:40 max_kernels: 5 > 4", "To do: launch fewer kernels"),
+        *("If intended, allow max_kernels(5) at test_mlp.py:31",),
         *("nvjet 256x128x64 TNT", "aten::mm in aten::linear", "reference_mlp.py:40", "cuda_time"),
-        *("Run again:", "All other tests", "test_well", "This run", "Hottest kernels"),
+        *("Run again:", "All other profiles", "test_well", "Limits", "This run", "Hottest kernels"),
         "How it was measured",
     )
     at = 0
     for told in order:
         assert told in words[at:], told
         at = words.index(told, at)
+    broken, _, well = words.partition("All other profiles")
+    # A count that is broken stands in the row; one that is kept only there.
+    assert [one.count("Limits") for one in (broken, well)] == [0, 1]
+
+
+def test_limits_of_an_opened_test_are_listed_if_one_is_no_count_or_did_not_fail() -> None:
+    count = over(5, 4)
+    time = replace(count, limit="max_cuda_time", metric="cuda_time", unit="us")
+    for verdicts, listed in (((count,), 0), ((count, kept()), 1), ((count, time), 1)):
+        test = Test("t.py::test_it", (profile_of(5, *verdicts),), outcome="failed")
+        assert html_of(run_of(test)).count("<h3>Limits</h3>") == listed
 
 
 def test_of_ranks_the_hottest_kernels_are_said_to_be_of_one() -> None:
