@@ -5,25 +5,19 @@ from __future__ import annotations
 import linecache
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.comparison import BASELINE_WORDS
-from pytest_kernelprof.records.profile import Cause
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, Source
+from pytest_kernelprof.records.document import Comparison
+from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
 from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Style, Table, plain, width_of, wrapped
 from pytest_kernelprof.summary import advice, verdicts, wording
 from pytest_kernelprof.summary.kernels import new_kernels
+from pytest_kernelprof.summary.records import Task
 from pytest_kernelprof.units import format_time, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pytest_kernelprof.records.comparison import Source
-    from pytest_kernelprof.records.document import Comparison
-    from pytest_kernelprof.records.profile import Place, Profile, Verdict
-    from pytest_kernelprof.summary.records import Task
 
 INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
+from pytest_kernelprof.records.document import Run
+from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import TO_DO, commands_of, task_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Problem, Task
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Place
-    from pytest_kernelprof.summary.records import Problem, Task
-
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 MOST_BYTES = 1024 * 1024

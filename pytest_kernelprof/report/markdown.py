@@ -7,10 +7,14 @@ import html
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import dedent
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pytest_kernelprof.records.comparison import Source
+from pytest_kernelprof.records.document import Run
+from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.failure import code_of, shows_calls_alone, what_ran, written_at
 from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
 from pytest_kernelprof.report.tables import Style, command_lines, plain
@@ -18,21 +22,12 @@ from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import commands_of, task_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row
-from pytest_kernelprof.summary.run import listed, summary_of
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row, Task, Tone
+from pytest_kernelprof.summary.run import Summary, listed, summary_of
 from pytest_kernelprof.units import printable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.comparison import Source
-    from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Place
-    from pytest_kernelprof.summary.records import Task, Tone
-    from pytest_kernelprof.summary.run import Summary
-
-    Link = Callable[[Place], str]
-    """The address of a line of code; empty where there is none."""
+Link = Callable[[Place], str]
+"""The address of a line of code; empty where there is none."""
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""

@@ -4,20 +4,16 @@ since a baseline."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart, without_digits
+from pytest_kernelprof.records.comparison import KernelChange, KernelSide, Source
 from pytest_kernelprof.records.document import grouped
+from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.records import HotKernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytest_kernelprof.records.comparison import KernelChange, KernelSide, Source
-    from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
-    from pytest_kernelprof.summary.records import Row
+from pytest_kernelprof.summary.records import HotKernel, Row
 
 
 def times_words(name: str, number: int) -> str:

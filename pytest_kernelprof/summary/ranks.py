@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pytest_kernelprof.records.profile import Collective, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import format_bytes, format_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pytest_kernelprof.records.profile import Collective, Profile
-
 
 _SLOWER_BY = 0.05
 """A rank is told if its own kernels take so much longer than those of the median rank."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from pytest_kernelprof.records.document import TestOutcome
-from pytest_kernelprof.records.profile import STATUSES, Status
+from pytest_kernelprof.records.comparison import ProfileComparison
+from pytest_kernelprof.records.document import Test, TestOutcome
+from pytest_kernelprof.records.profile import STATUSES, Cause, Place, Profile, Status
 from pytest_kernelprof.summary import wording
-
-if TYPE_CHECKING:
-    from collections import Counter
-
-    from pytest_kernelprof.records.comparison import ProfileComparison
-    from pytest_kernelprof.records.document import Test
-    from pytest_kernelprof.records.profile import Cause, Place, Profile
-
 
 Told = Status | TestOutcome | Literal["failed otherwise", "to update", "not compared"]
 """The mark of a row: how its limits fared, or how its test ended otherwise; "to update" of one that

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from pytest_kernelprof.records.profile import Place
+from pytest_kernelprof.records.comparison import Paired
+from pytest_kernelprof.records.environment import Conditions, Environment
+from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pytest_kernelprof.records.comparison import Paired
-    from pytest_kernelprof.records.environment import Conditions, Environment
-    from pytest_kernelprof.records.profile import Cause, Profile, Verdict
-
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")

@@ -17,8 +17,9 @@ import gc
 import mmap
 import os
 import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,15 +28,10 @@ from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace import columns, events
+from pytest_kernelprof.trace.columns import Announced, Flows, Ints, Trace
+from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Decoder, Event, InputsRead, Span
 from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
 from pytest_kernelprof.trace.vocabulary import back_end_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from pytest_kernelprof.trace.columns import Announced, Flows, Ints, Trace
-    from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Decoder, Event, InputsRead, Span
-
 
 _NAME = re.compile(
     rb'^([^"\n]*(?:"ph": "X", "cat": "[^"\n]*", )?"(?:name|traceName|CallFrom)": ")(.*)$',

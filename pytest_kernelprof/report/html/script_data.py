@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.document import LETTERS
+from pytest_kernelprof.records.profile import Metric, Profile, Timeline, TimelineKind
 from pytest_kernelprof.units import format_time, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records.profile import Metric, Profile, Timeline, TimelineKind
 
 _LONGEST_NAME = 400
 _PARTS = 100
