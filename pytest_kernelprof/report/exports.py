@@ -4,21 +4,16 @@ the properties of a test in JUnit files. A metric's name ends in its unit: ``cud
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_kernelprof.records.codec import text
-from pytest_kernelprof.records.profile import STATUSES
+from pytest_kernelprof.records.document import Comparison, Run, Test
+from pytest_kernelprof.records.environment import Environment
+from pytest_kernelprof.records.profile import STATUSES, Metric, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytest_kernelprof.records.document import Comparison, Run, Test
-    from pytest_kernelprof.records.environment import Environment
-    from pytest_kernelprof.records.profile import Metric, Profile
-
 
 _SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
 
