@@ -363,13 +363,6 @@ class _Args(msgspec.Struct, gc=False):
     number: Any = msgspec.field(name="Seq", default=None)
 
 
-class _Activity(msgspec.Struct, gc=False):
-    ph: Any = ""
-    cat: Any = ""
-    args: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_activities = msgspec.json.Decoder(list[_Activity])
 _args = msgspec.json.Decoder(_Args)
 
 
@@ -384,7 +377,7 @@ def announced(
     """
     args = [
         event.args
-        for event in _activities.decode(text)
+        for event in _any.decode(text)
         if event.ph == "X" and isinstance(event.cat, str) and event.cat in vocabulary.ACTIVITY_KINDS
     ]
     return [
