@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recor
 from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.runner import Measurement
@@ -267,18 +266,11 @@ class Profile:
 _measured_by: list[Callable[[str, Callable[..., Any], Arguments, object], Profile]] = []
 
 
-@contextlib.contextmanager
-def measured_by(
-    measures: Callable[[str, Callable[..., Any], Arguments, object], Profile],
-) -> Iterator[None]:
-    """Let ``profile`` measure by this function meanwhile: in a process that a test started, by the
-    options of the test. Its arguments are the call in words, the callable, the callable's arguments
-    and the ranks."""
+def measure_by(measures: Callable[[str, Callable[..., Any], Arguments, object], Profile]) -> None:
+    """Let ``profile`` measure by this function from now on: in a process that a test started, by
+    the options of the test. Its arguments are the call in words, the callable, the callable's
+    arguments and the ranks."""
     _measured_by.append(measures)
-    try:
-        yield
-    finally:
-        _measured_by.remove(measures)
 
 
 def profile(

@@ -262,10 +262,8 @@ def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
         if job.gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpus)
         fn, args, kwargs = pickle.loads(task)
-        with (
-            api.measured_by(partial(_measured, test, job.plan)),
-            in_group(rank, job.size, job.backend, job.port),
-        ):
+        api.measure_by(partial(_measured, test, job.plan))
+        with in_group(rank, job.size, job.backend, job.port):
             ended.returned = pickle.dumps(fn(*args, **kwargs))
     except pytest.skip.Exception as skipped:
         ended.skipped = str(skipped)
