@@ -77,7 +77,6 @@ class Real:
 
     fstatvfs = staticmethod(getattr(os, "fstatvfs", _unknown))  # Windows has none
     waitid = staticmethod(getattr(os, "waitid", _unknown))  # nor has macOS this one
-    clock = staticmethod(getattr(time, "clock_gettime", _unknown))
     times = staticmethod(os.times)
 
 
