@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Environment
-from importlib import metadata
 from typing import Any, Literal, TypeVar
 
 import pytest
@@ -25,6 +24,7 @@ from pytest_kernelprof.baselines import protocol
 from pytest_kernelprof.baselines.import_redirect import Mapping, mapping_of
 from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, run, without
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
+from pytest_kernelprof.gpu.inventory import installed_version
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.gpu.usage_lock import tell_children
 from pytest_kernelprof.records.comparison import Side
@@ -146,9 +146,8 @@ def interpreter_at(given: str, started_in: str) -> str:
             "is installed, for example .venv-main/bin/python"
         )
     program = os.path.abspath(program)
-    about, ours = _asked(program, given), ""
-    with contextlib.suppress(metadata.PackageNotFoundError):  # it may be in reach all the same
-        ours = metadata.version(PLUGIN)
+    about = _asked(program, given)
+    ours = installed_version(PLUGIN)  # it may be in reach all the same where it is not installed
     found = about["found"]
     wanted = f"{given} -m pip install pytest {PLUGIN}" + (f"=={ours}" if ours else "")
     for name in ("pytest", PLUGIN):

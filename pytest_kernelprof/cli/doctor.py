@@ -7,7 +7,6 @@ or CUPTI runs in a process of its own, with a time limit: its crash or hang is a
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import functools
 import os
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -414,7 +412,7 @@ def examine_machine() -> Machine:
         canary=_ask(_try_canary, crashed) if has_gpu else Canary("no gpu"),
         canary_after_cpu=_ask(_try_canary_after_cpu, crashed) if has_gpu else None,
         nvml=nvml,
-        packages={name: version for name in _PACKAGES if (version := _version(name))},
+        packages={one: found for one in _PACKAGES if (found := inventory.installed_version(one))},
         driver=nvml.driver or driver_version(procfs.text_of(_DRIVER_VERSION)),
         permissions=procfs.permissions(),
         environment=os.environ,
@@ -429,12 +427,6 @@ def driver_version(text: str) -> str:
     """Return the version in ``/proc/driver/nvidia/version``; empty if there is none."""
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return match[1] if match else ""
-
-
-def _version(package: str) -> str:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return ""
 
 
 def _try_temp_folder() -> tuple[str, str, int | None]:

@@ -335,7 +335,13 @@ def _versions(torch: Any) -> dict[str, str]:
     versions = {"torch": str(torch.__version__), "python": platform.python_version()}
     of_torch = {name: getattr(torch.version, name) for name in ("cuda", "hip")}
     versions |= {name: version for name, version in of_torch.items() if version}
-    triton = sys.modules.get("triton")
+    loaded = getattr(sys.modules.get("triton"), "__version__", "")
+    triton = loaded or installed_version("triton")
+    return versions | ({"triton": triton} if triton else {})
+
+
+def installed_version(package: str) -> str:
+    """The version of a package that is installed here; empty where it is not."""
     with contextlib.suppress(metadata.PackageNotFoundError):
-        versions["triton"] = getattr(triton, "__version__", "") or metadata.version("triton")
-    return versions
+        return metadata.version(package)
+    return ""
