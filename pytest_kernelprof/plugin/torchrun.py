@@ -98,8 +98,6 @@ def _is_ours(folder: str) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
-_OUR_ERROR = "kernelprof_error"
-
 _REMEDY = (
     "give all ranks the same order: with pytest-randomly, use --randomly-seed=1 or -p no:randomly"
 )
@@ -265,7 +263,7 @@ class FirstRank(Rank):
         report = hook.pytest_report_from_serializable(config=self._config, data=data)
         here = told.get(report.nodeid)
         # All ranks exceed the same limit, and each has its own words for a rank that is missing.
-        if here is not None and (here == why_ended(report) or hasattr(report, _OUR_ERROR)):
+        if here is not None and (here == why_ended(report) or hasattr(report, "kernelprof_error")):
             return
         report.nodeid = f"{report.nodeid} (rank {rank})"
         hook.pytest_runtest_logreport(report=report)

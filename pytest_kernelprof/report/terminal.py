@@ -173,7 +173,8 @@ def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -
         yield from style.sentence(words) if words else ()
     for one in summary.compared:
         failed = one.fails(warn_only=warn_only)
-        if one.failure and not (failed and one.failed_tests):
+        is_said = failed and one.what == "test" and not one.lacking  # by the tests that failed
+        if one.failure and not is_said:
             words = f"{ends if failed else 'only a warning'}: {one.failure}"
             yield from style.sentence(words, "red" if failed else "")
 

@@ -140,11 +140,6 @@ class BaselineSummary:
             worse = [f"{name} rose in {wording.count(n, 'profile')}" for name, n in judged.items()]
         return ", ".join(filter(None, [*worse, self.lacking]))
 
-    @property
-    def failed_tests(self) -> bool:
-        """Whether what is worse are tests, which have failed by it, and nothing is lacking."""
-        return self.what == "test" and not self.lacking
-
     def fails(self, *, warn_only: bool) -> bool:
         """Whether a run fails by it; if it only warns, where something could not be compared."""
         return bool(self.lacking) or (bool(self.failure) and not warn_only)
