@@ -323,10 +323,7 @@ def try_to_synchronize(device: Device, limit_s: float) -> bool:
 
 def _mkldnn(torch: Any) -> dict[str, str]:
     """Asked each time: it can be switched."""
-    try:
-        on = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
-    except AttributeError:
-        return {}
+    on = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
     return {"mkldnn": "on" if on else "off"}
 
 
