@@ -27,7 +27,6 @@ _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _DEPTH = 3
 # Code of other projects, whose packages are installed separately.
 _OTHERS = ("third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "external")
-_OURS = "pytest_kernelprof"
 _EVENTS = ("open", "ctypes.dlopen")
 _MOST = 20
 """At most so many files are noted for one test."""
@@ -162,7 +161,7 @@ class Copies:
 
     def _is_there(self, top: str) -> bool:
         paths = (os.path.join(root, one) for root in self._roots for one in (top, f"{top}.py"))
-        is_foreign = top in sys.stdlib_module_names or top == _OURS
+        is_foreign = top in sys.stdlib_module_names or import_redirect.is_ours(top)
         return not is_foreign and any(map(os.path.exists, paths))
 
     def _file_of(self, name: str) -> str:

@@ -142,7 +142,7 @@ def redirect(path: Sequence[str], mapping: Mapping) -> None:
     children = dict.fromkeys([*first, *moved, *map(mapping.path, filter(None, known))])
     os.environ["PYTHONPATH"] = os.pathsep.join(children)
     for name, module in list(sys.modules.items()):  # what a .pth file has loaded already
-        if any(map(mapping.is_users, places_of(module))) and not _is_ours(name):
+        if any(map(mapping.is_users, places_of(module))) and not is_ours(name):
             del sys.modules[name]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
@@ -246,11 +246,12 @@ def places_of(module: Any) -> list[str]:
     return []
 
 
-def _is_ours(name: str) -> bool:
+def is_ours(name: str) -> bool:
+    """Whether a module is of this plugin."""
     return name.partition(".")[0] == "pytest_kernelprof"
 
 
 def loaded_from_the_user(modules: Iterable[tuple[str, object]], mapping: Mapping) -> list[str]:
     """The files of modules that come from the user's folder."""
-    files = (getattr(module, "__file__", None) for name, module in modules if not _is_ours(name))
+    files = (getattr(module, "__file__", None) for name, module in modules if not is_ours(name))
     return sorted({file for file in files if isinstance(file, str) and mapping.is_users(file)})
