@@ -25,7 +25,6 @@ _PARTS: tuple[tuple[round_events.What, str, str], ...] = (
     ("copy", "copies", "name"),
     ("wait", "waits", "call"),
 )
-_NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
 _NOT_ASKED = "not available: this torch does not count compilations"
@@ -101,7 +100,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found |= metric_values.memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}
-    why = metric_values.NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
+    why = metric_values.NOT_ON_THE_CPU if on_cpu else "not applicable on a GPU: see syncs"
     metrics = {name: found.get(name) or metric_values.absent(name, why) for name in METRICS}
     second = {}
     if recording.second_look and timings:

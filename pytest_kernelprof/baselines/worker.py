@@ -62,7 +62,6 @@ _DROPPED = (
 )
 # Variables that tie a process to the interpreter that started it.
 _INTERPRETERS = frozenset({"PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
-_MAPPED = ("PYTEST_ADDOPTS", "PWD")
 # Fixtures tell the ports, databases and files of workers apart by this; xdist gives no such number.
 _FIRST_WORKER = 90
 
@@ -113,7 +112,7 @@ def of_the_tree(
         python: another interpreter than this one, whose folder then comes first in the path.
     """
     kept = without(environment, frozenset(_DROPPED) | local_variables())
-    kept |= {name: mapping.text(kept[name]) for name in _MAPPED if name in kept}
+    kept |= {name: mapping.text(kept[name]) for name in ("PYTEST_ADDOPTS", "PWD") if name in kept}
     if python:
         kept = without(kept, _INTERPRETERS)
         kept["PATH"] = os.pathsep.join([os.path.dirname(python), kept.get("PATH", os.defpath)])

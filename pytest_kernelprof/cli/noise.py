@@ -16,7 +16,6 @@ from pytest_kernelprof.report.tables import Column, Table, style_of_output
 from pytest_kernelprof.stats import intervals
 from pytest_kernelprof.summary import wording
 
-_SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
 _TIMEOUT_S = 900.0
 
@@ -116,7 +115,7 @@ def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> 
     if doubts:
         found = [spread._replace(margin_us=None) for spread in found]
     return {
-        "schema": _SCHEMA,
+        "schema": 1,
         "device": answers[0]["device"],
         "place": answers[0]["place"],
         "rounds": chosen.rounds,

@@ -31,8 +31,6 @@ from pytest_kernelprof.gpu.inventory import Device, gpu_uuid, load_torch
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, at_rest, gpu_lock
 from pytest_kernelprof.system import Real, now_s, sleep
 
-_C10D = "torch.distributed.distributed_c10d"
-_PREFIX = "kernelprof"
 _FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
 
 
@@ -81,7 +79,7 @@ class World(NamedTuple):
                 f"ranks agree through the store of torch.distributed, and the backend {name} has "
                 "none: initialise it with nccl or gloo"
             )
-        return self.c10d.PrefixStore(_PREFIX, store)
+        return self.c10d.PrefixStore("kernelprof", store)
 
     def ranks_of(self, group: object) -> tuple[int, ...]:
         """Those that a group names, in order.
@@ -146,7 +144,7 @@ def taking_part(group: object) -> tuple[int, ...]:
 
 def _initialised() -> World | None:
     """The default group, of however many ranks."""
-    c10d = sys.modules.get(_C10D)
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
     kind = getattr(c10d, "ProcessGroup", None)
     group = getattr(getattr(c10d, "_world", None), "default_pg", None)
     if c10d is None or not isinstance(kind, type) or not isinstance(group, kind):
@@ -191,7 +189,6 @@ def in_group(rank: int, size: int, backend: str, port: int) -> Iterator[None]:
 _WATCH_S = 1.5
 """Rarely, since each look costs a timed call some microseconds; and long enough for the thread to
 count as idle."""
-_SYNCHRONIZE = "synchronize"  # how torch's functions and ours that wait begin
 
 
 class Watchdog:
@@ -251,7 +248,8 @@ class Watchdog:
 
     def _waits_for_device(self) -> bool:
         frame = Real.frames_of_threads().get(self._measures)
-        return frame is not None and frame.f_code.co_name.startswith(_SYNCHRONIZE)
+        # So the functions begin that wait, torch's and ours.
+        return frame is not None and frame.f_code.co_name.startswith("synchronize")
 
 
 @contextlib.contextmanager

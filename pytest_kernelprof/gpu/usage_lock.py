@@ -530,8 +530,6 @@ def _identity(process: int) -> tuple[str, tuple[str, ...]]:
 
 # The locks of all GPUs.
 
-_FOLDER = "kernelprof-locks"
-
 
 def gpu_lock(
     device: Device, timeout_s: float, who: str = ""
@@ -587,7 +585,7 @@ def _lock(process: int, folder: Path, uuid: str, shared: bool) -> GpuLock:
 
 def _folder() -> Path:
     """The folder of the locks, made for all users: each may lock, none may remove another's."""
-    folder = Path(TEMPORARY_FOLDER) / _FOLDER
+    folder = Path(TEMPORARY_FOLDER) / "kernelprof-locks"
     try:
         if not TEMPORARY_FOLDER:
             raise FileNotFoundError("there was no temporary folder at the start")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 EXPLAINED = 2.0
 """The largest factor by which other work makes a round longer."""
-_OF_COMMUNICATION = ("comm_time", "exposed_comm_time")
 
 
 def beyond_contention(
@@ -85,16 +84,13 @@ def _only_contended(conditions: Conditions) -> bool:
 
 
 def _is_one_time(name: str) -> bool:
-    return len(METRICS[name].sources) == 1 and name not in _OF_COMMUNICATION
+    return len(METRICS[name].sources) == 1 and name not in ("comm_time", "exposed_comm_time")
 
 
 def _tax(metric: Metric) -> float:
     """Return what was subtracted from the lower bound of a host time for the loaded CUPTI."""
     plain = median_interval(metric.rounds)
     return 0.0 if plain is None or metric.low is None else max(0.0, plain.low - metric.low)
-
-
-_NOT_ON_CPU = "not applicable on the CPU"
 
 
 def evaluate(profile: Profile, limits: Iterable[Limit]) -> tuple[Verdict, ...]:
@@ -191,7 +187,7 @@ def _badness(verdict: Verdict) -> tuple[int, float]:
 def _evaluate(profile: Profile, limit: Limit) -> Verdict:
     asked = _asked(profile, limit)
     if profile.environment.kind == "cpu" and not limit.on_cpu:
-        return replace(asked, outcome="not judged", why=_NOT_ON_CPU)
+        return replace(asked, outcome="not judged", why="not applicable on the CPU")
     if limit.patterns or not limit.metric:
         found = _named(profile, limit, asked)
     else:

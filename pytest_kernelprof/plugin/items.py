@@ -37,7 +37,6 @@ CUDA_HINT = (
     "then it is skipped without one"
 )
 
-_DEVICE_FIXTURE = "kernelprof_device"
 _DISABLED = "--kernelprof-disable: nothing is measured"
 _NO_MARKS = markers.Marks()
 
@@ -293,7 +292,7 @@ class ItemState:
             return Target("cpu", missing if settings.device == "cuda" else "")
         if settings.require_gpu:
             raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
-        if settings.device == "auto" and _DEVICE_FIXTURE in self.fixtures:
+        if settings.device == "auto" and "kernelprof_device" in self.fixtures:
             return self._on_cpu()
         if not is_for_cuda:  # what measures says what is wrong with a device
             return Target("cpu", missing) if inventory.has_no_device() else Target("cuda")

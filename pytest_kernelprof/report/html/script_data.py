@@ -122,7 +122,6 @@ def _why_no_idle_time(profile: Profile) -> str:
 # Rounds: what was measured, what it is compared with, what is allowed.
 
 _MOST_ROUNDS, _MOST_BASELINES = 400, 5
-_TIMES = ("cuda_time", "latency")
 _MEASURED = {"cuda_time", "latency", "launch_overhead", "dispatch_time", "gpu_busy"}
 
 
@@ -131,7 +130,7 @@ def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
     limits = {
         one.metric: one.allowed for one in profile.verdicts if one.of_limit and one.unit == "us"
     }
-    for name in dict.fromkeys((*_TIMES, *limits)):
+    for name in dict.fromkeys(("cuda_time", "latency", *limits)):
         metric, allowed = profile.metrics.get(name), limits.get(name)
         if metric is not None and len(metric.rounds) > 1 and name in _MEASURED:
             rows = [_rounds(metric), *_baselines(profile, name)]
