@@ -125,9 +125,13 @@ def conclude(records: Records, test: str, settings: Settings, at: str = "") -> C
         device = records.profiles[-1].environment.kind
         causes = [cause for one in over for cause in causes_of(one, "failed")]
         fix = advice.fix_words(causes, on_cpu=device == "cpu")
-        todo = f"{advice.TO_DO}{fix}, {advice.OR_ACCEPT}:" if over else f"{advice.TO_DO}accept it:"
+        told, accept = f"{broken[-1]}\n{INDENT}{advice.TO_DO}", "accept it"
+        if over:
+            again = advice.again_command(shlex.quote(test), over[-1])
+            told = with_command(f"{told}{fix}", advice.AGAIN, again) + f"\n{INDENT}"
+            accept = f"{advice.IF_INTENDED}, accept it in the snapshot"
         command = advice.update_command([test], device)
-        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
+        broken = (*broken[:-1], f"{told}{accept}:\n{2 * INDENT}{command}")
     elif over and not records.broken and not records.no_snapshot:
         command = advice.again_command(shlex.quote(test), over[-1])
         broken = (*broken[:-1], with_command(broken[-1], advice.AGAIN, command))

@@ -93,9 +93,10 @@ def _head(summary: Summary) -> Iterator[str]:
 
 def _totals(summary: Summary) -> Iterator[str]:
     """What checks or accepts it, how the run compares with baselines, where it was measured."""
-    for does, command in commands_of(summary.problems):
+    for at, (does, command) in enumerate(commands_of(summary.problems)):
         block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
-        yield "\n".join([f"**{_with_code(does[:1].upper() + does[1:])}:**", *block])
+        space = "" if at else "<br>"  # apart from the last problem
+        yield "\n".join([f"{space}**{_with_code(does[:1].upper() + does[1:])}:**", *block])
     facts = []
     for one in summary.compared:
         facts.append(f"against {one.base}: {one.words}")

@@ -79,10 +79,11 @@ def write_report(
 
 
 def _without_failure(one: Task) -> Task:
-    """Without what the failure of its test says above, but for the first cause: of several tests
-    each is named."""
+    """Without what the failure of its test says above, but for the first cause and how many more
+    there are: of several tests each is named."""
     found = one.found if one.test[:1].isdigit() else ()
-    return one._replace(found=found, whys=one.whys[:1]) if one.told == "failed" else one
+    whys = ("; ".join(wording.first_of(one.whys, 1)),) if one.whys else ()
+    return one._replace(found=found, whys=whys) if one.told == "failed" else one
 
 
 def report_lines(

@@ -104,13 +104,10 @@ def _accepted_by(one: Problem) -> tuple[str, str]:
 
 
 def _for_any_tests(one: Problem) -> tuple[str, str]:
-    """What a command does, and the command without its tests. To accept what a test fails by is no
-    matter of course."""
+    """What a command does, and the command without its tests."""
     remedy, does = one.remedy, one.remedy.again
     if "--kernelprof-update" in remedy.command:
         does = "to update outdated or missing snapshots"
-        if remedy.again == OR_ACCEPT:
-            does = "to accept what exceeds its snapshot, if intended"
     return does, remedy.command.replace(printable(_arguments(remedy.tests)), _TESTS)
 
 
@@ -259,8 +256,11 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     if snapshot is not None:
         alone = _SNAPSHOTS.get(snapshot.state)
         if snapshot.accepts or (alone and not any(_raised(test.verdicts))):
-            told = ("", alone) if alone else (fix, OR_ACCEPT)
-            return Remedy(*told, _accepting(snapshot.device))
+            if alone:
+                return Remedy("", alone, _accepting(snapshot.device))
+            on = _on(snapshot.device)
+            accept = f"{IF_INTENDED}, {_ACCEPT}--kernelprof-update{on}"
+            return Remedy(fix, AGAIN, command + on, accept)
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
     rounds = [one.rounds for one in test.verdicts if one.outcome == "undecided"]
@@ -359,11 +359,10 @@ _MARGINS = 0.05
 
 _SNAPSHOTS: dict[TestState | None, str] = {
     "changed": "accept the change if it is intended",
-    "missing": "accept what is launched as the snapshot for this device",
+    "missing": "record a snapshot for this device",
 }
 """What an update of snapshots does where none is exceeded."""
 AGAIN = "then run again"
-OR_ACCEPT = "or accept the change if it is intended"
 
 
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:

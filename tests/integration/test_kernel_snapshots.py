@@ -78,7 +78,10 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "*",
             "  against the snapshot: + new",
             "+ 4 * aten::mul *test_it.py:9*",
-            "  to do: remove the added operator, or accept the change if it is intended:",
+            "  to do: remove the added operator",
+            "  then run again:",
+            "    pytest test_it.py::test_a --kernelprof-device=cpu",
+            "  if intended, accept it in the snapshot:",
             "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]
     )
@@ -495,15 +498,14 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
-    assert "or accept the change if it is intended.\n" in markdown
-    for does, test in (
-        ("To accept what exceeds its snapshot, if intended", "alone"),
-        ("To update outdated or missing snapshots", "missing"),
+    for command in (
+        "**To accept in a snapshot, if intended:**\n```sh\npytest test_it.py::test_alone "
+        "--kernelprof-update --kernelprof-device=cpu\n",
+        "**To update outdated or missing snapshots:**\n```sh\npytest --kernelprof-update "
+        "test_it.py::test_missing --kernelprof-device=cpu\n",
     ):
-        assert (
-            f"**{does}:**\n```sh\npytest --kernelprof-update test_it.py::test_{test} " in markdown
-        )
-    assert "accept what is launched as the snapshot for this device" in markdown
+        assert command in markdown
+    assert "record a snapshot for this device" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

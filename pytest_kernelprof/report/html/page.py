@@ -113,6 +113,7 @@ def _harmless(value: Any) -> Any:
 
 _APART = re.compile(
     r"(?<=\w) (?=%)|(?<=\d) (?=> \d)|(?<=\d >) (?=\d)|(?<=us >) (?=\d)|(?<=us) (?=> \d)"
+    r"|(?<=margin) (?=\d)"
 )
 """Spaces at which no number is broken."""
 

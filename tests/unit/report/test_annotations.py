@@ -104,9 +104,8 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
-    assert data.endswith("remove the added kernel, or accept the change if it is intended:%0A"
-                         "pytest --kernelprof-update "
-                         "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
+    command = "pytest 'tests/test_mlp.py::test_it[a b]' --kernelprof-update"
+    assert data.endswith(f"if intended, accept it in a snapshot:%0A{command}")
 
 
 def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:

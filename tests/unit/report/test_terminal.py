@@ -205,10 +205,11 @@ def test_causes_of_failed_tests_are_told_where_no_failure_was_printed(
     )
     for line in ("  + k33 at m.py:33", "  + k36 at m.py:36", "  + k46 at m.py:46"):
         assert (line in terminal.lines) == told
-    assert "  + k32 at m.py:32" in terminal.lines  # the first is told everywhere
+    first = "  + k32 at m.py:32"  # told everywhere
+    assert (first if told else f"{first}; 5 more") in terminal.lines
     assert not any(re.fullmatch(r"  \d+ more", line) for line in terminal.lines)
     at = terminal.lines.index("✗ m.py:41: added kernel: k41 (five)")
-    assert terminal.lines[at + 1 + told] == "  + k42 at m.py:42"
+    assert terminal.lines[at + 1 + told].startswith("  + k42 at m.py:42")
     assert (terminal.lines[at + 2] == "  to do: remove the added kernels") != told
     for line in (
         "✗ a.py:7: max_kernels: 5 > 4 (t)",

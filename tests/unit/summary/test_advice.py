@@ -291,11 +291,12 @@ def exceeding(name: str) -> Test:
 
 def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> None:
     assert commands(exceeding("test_a"), kept_as("test_b", "changed"), exceeding("test_c")) == [
-        (
-            "to accept what exceeds its snapshot, if intended",
-            "pytest --kernelprof-update t.py::test_a t.py::test_c",
-        ),
+        ("run again", "pytest t.py::test_a t.py::test_c"),
         ("to update outdated or missing snapshots", "pytest --kernelprof-update t.py::test_b"),
+        (
+            "to accept in a snapshot, if intended",
+            "pytest t.py::test_a t.py::test_c --kernelprof-update",
+        ),
     ]
 
 
