@@ -79,10 +79,10 @@ def write_report(
 
 
 def _without_failure(one: Task) -> Task:
-    """Without what the failure of its test says above, but for the first cause and how many more
-    there are: of several tests each is named."""
+    """Without what the failure of its test says above, but for the first cause: of several tests
+    each is named."""
     found = one.found if one.test[:1].isdigit() else ()
-    whys = ("; ".join(wording.first_of(one.whys, 1)),) if one.whys else ()
+    whys = (f"{one.whys[0]}; the failure has all",) if one.whys[1:] else one.whys
     return one._replace(found=found, whys=whys) if one.told == "failed" else one
 
 

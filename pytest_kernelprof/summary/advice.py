@@ -148,7 +148,9 @@ _NUMBER = re.compile(r" x\d+$")
 _VALUE = re.compile(r"\d|undecided|slower")
 
 
-_WAS = re.compile(r"(?<=\bmax_)(\w+)(: \S+ > \S+); worse than ([^:;]+): \1 (\S+) -> \S+$")
+_WAS = re.compile(
+    r"(?<=\bmax_)(\w+)(: \S+ > \S+); worse than ([^:;]+): (?:\1|operators) (\S+) -> \S+$"
+)
 
 
 def found_words(one: Entry) -> str:
@@ -255,7 +257,10 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     fix = fix_words(worst.causes, on_cpu=on_cpu)
     if snapshot is not None:
         alone = _SNAPSHOTS.get(snapshot.state)
-        if snapshot.accepts or (alone and not any(_raised(test.verdicts))):
+        kept = (one.test.snapshot for one in entries)
+        if all(one is not None and one.accepts for one in kept) or (
+            alone and not any(_raised(test.verdicts))
+        ):
             if alone:
                 return Remedy("", alone, _accepting(snapshot.device))
             on = _on(snapshot.device)
@@ -291,7 +296,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
             return _compared_again(entries, fix, name, command + against(name))
-    intended = intended_words(test.verdicts, limits=_limits_of(entries))
+    verdicts = [verdict for one in entries for verdict in one.test.verdicts]
+    intended = intended_words(verdicts, limits=_limits_of(entries))
     return Remedy(cure_words(profile.verdicts, worst.causes) or fix, AGAIN, command, intended)
 
 

@@ -300,6 +300,23 @@ def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> 
     ]
 
 
+def test_beside_a_test_over_its_limit_a_snapshot_accepts_after_raising_it() -> None:
+    """An update refuses that test, which has the same cause."""
+    over = Verdict(
+        limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=4, allowed=3
+    )
+    one, both = exceeding("test_a"), exceeding("test_b")
+    (taken,), report = both.profiles, replace(both.snapshot, accepts=False)
+    both = replace(
+        both, profiles=(replace(taken, verdicts=(over, *taken.verdicts)),), snapshot=report
+    )
+    tests = "pytest t.py::test_a t.py::test_b"
+    assert commands(one, both) == [
+        ("run again", tests),
+        ("to accept in a snapshot, after raising the limits", f"{tests} --kernelprof-update"),
+    ]
+
+
 def test_while_a_limit_is_broken_a_snapshot_accepts_after_the_limits() -> None:
     over = Verdict(
         limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=4, allowed=3
