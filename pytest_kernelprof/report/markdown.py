@@ -66,7 +66,8 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
     few = min(number, most + _MOST_FOLDED)
     told = [*head, *(line for at in range(most) for line in kept[at])]
-    told += [f"#### {wording.count(number - most, 'more problem')}", ""] if most < number else []
+    if any(kept[at] for at in range(most, number)):
+        told += [f"#### {wording.count(number - most, 'more problem')}", ""]
     for at, one in enumerate(summary.problems[most:few], most):
         told += details(_title(task_of(one)), kept[at][2:]) if kept[at] else []
     more, changed = [line for at in range(few, number) for line in kept[at]], kept[number + 1]

@@ -309,7 +309,8 @@ def _cause_key(entry: records.Entry) -> Any:
     cause, profile = entry.causes[0], entry.profile if isinstance(entry, records.Row) else None
     is_call = profile is not None and not cause.sign and cause.place == profile.place
     place = cause.place.file if is_call and cause.place else cause.place
-    on_cpu = profile is not None and profile.on_cpu
+    otherwise = entry.told in records.FAILED_OTHERWISE  # with a profile or without
+    on_cpu = profile is not None and profile.on_cpu and not otherwise
     return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place, on_cpu
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self
 
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

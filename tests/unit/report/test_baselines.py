@@ -150,6 +150,21 @@ def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end
     ]
 
 
+def test_a_command_of_a_test_whose_id_has_backslashes_is_as_it_is() -> None:
+    worse = held_to(mlp(label="step"), of(delta("syncs", 1, 2), source="revision", label="step"))
+    command = r"pytest 't.py::t[\xe9\g<0>\n]'"
+    told = worse_message("", [worse], MAIN, command).splitlines()
+    assert told[-1] == f"    {command} --kernelprof-update"
+
+
+def test_a_command_stands_below_what_to_do_last_where_only_an_earlier_profile_may_be_allowed() -> (
+    None
+):
+    earlier = "max_kernels: 5 > 4\n  to do: less\n  if intended, allow it"
+    found = with_command(f"{earlier}\nforbid_kernels: mm\n  to do: avoid it", "then", "pytest t.py")
+    assert found.splitlines()[-3:] == ["  to do: avoid it", "  then:", "    pytest t.py"]
+
+
 @pytest.mark.parametrize(
     ("end", "told"),
     [

@@ -577,6 +577,14 @@ def test_beyond_six_problems_each_is_folded_below_its_title_and_the_last_of_many
     assert [one for one in page.texts("summary") if one.endswith(" more")] == rest
 
 
+def test_where_no_further_problem_has_room_no_heading_promises_it() -> None:
+    tests = tuple(at_lines(at, at, name=f"test_{at:02}").tests[0] for at in range(1, 41))
+    found = [markdown_of(Run(tests), limit) for limit in range(1500, 5000, 250)]
+    promised = ["more problems" in told for told in found]
+    assert promised == ["<summary>❌" in told for told in found]
+    assert (promised[0], promised[-1]) == (False, True)
+
+
 def test_where_only_something_got_better_the_change_is_told() -> None:
     page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
