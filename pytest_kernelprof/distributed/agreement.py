@@ -181,6 +181,9 @@ def in_group(rank: int, size: int, backend: str, port: int) -> Iterator[None]:
         given["device_id"] = torch.device("cuda", rank)
     store = torch.distributed.TCPStore(_HOST, port, size, is_master=False)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, **given)
+    # One that leaves at once would break the connections that another still makes.
+    store.set(f"connected/{rank}", "")
+    store.wait([f"connected/{one}" for one in range(size)])
     yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -165,11 +165,8 @@ class _Table:
         self.on_cpu, self.groups = kind == "cpu", groups
         self.problems = [one.problem for one in groups if one.problem is not None]
         entries = [one for group in groups for one, _ in group.entries]
-        self.columns = [
-            one
-            for one in terminal.columns_of(entries, verbose=False)
-            if one.key not in _OF_FEW or len(list(filter(None, one.cells))) > 1
-        ]
+        found = terminal.columns_of(entries, verbose=False)
+        self.columns = [c for c in found if c.key not in _OF_FEW or sum(map(bool, c.cells)) > 1]
         known = (one.shown if isinstance(one, Row) else None for one in entries)
         times = [wording.value_of(one, "comm_time") if one else None for one in known]
         if any(times):  # what the GPU time leaves out
