@@ -58,11 +58,11 @@ def test_dropped_task(kernel_profile):
 @pytest.mark.max_kernels(1)
 def test_block(kernel_profile):
     with kernel_profile.region():
-        thread(0.003)
+        thread(0.05)
 
 @pytest.mark.max_kernels(1)
 def test_without_the_fixture():
-    thread(0.003)
+    thread(0.05)
 """
 )
 def test_work_that_goes_on_when_the_call_has_returned_is_no_pass(result: pytest.RunResult) -> None:
