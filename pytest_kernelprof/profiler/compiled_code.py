@@ -348,7 +348,7 @@ def watch_calls() -> Iterator[WatchedCalls]:
                 if isinstance(kind, type) and name in vars(kind):
                     look_first(undoing, kind, name, watched.look_at_package)
         look_first(undoing, torch._C.ScriptMethod, "__call__", watched.look_at_script)
-        look_first(undoing, torch.library.Library, "impl", watched.look_at_giver)
+        look_first(undoing, vars(torch)["library"].Library, "impl", watched.look_at_giver)
         yield watched
 
 
