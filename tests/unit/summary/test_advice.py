@@ -317,6 +317,23 @@ def test_beside_a_test_over_its_limit_a_snapshot_accepts_after_raising_it() -> N
     ]
 
 
+def test_no_snapshot_is_offered_beside_a_forbidden_kernel() -> None:
+    forbidden = Verdict(limit="forbid_kernels", outcome="failed", why="1 forbidden kernel ran")
+    verdicts = (forbidden, judged_worse("revision", "kernels"))
+    test = Test("t.py::test_a", (mlp(verdicts=verdicts),), outcome="failed")
+    assert commands(test) == [("run again", "pytest t.py::test_a")]
+
+
+def test_one_error_is_one_problem_with_a_profile_on_the_cpu_and_without() -> None:
+    on_cpu = replace(mlp(), environment=CPU)
+    tests = [
+        Test(f"t.py::{name}", profiles, outcome="failed", why="RuntimeError: no")
+        for name, profiles in (("test_a", (on_cpu,)), ("test_b", ()))
+    ]
+    (problem,) = summary_of(Run(tuple(tests))).problems
+    assert problem.tests == 2
+
+
 def test_while_a_limit_is_broken_a_snapshot_accepts_after_the_limits() -> None:
     over = Verdict(
         limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=4, allowed=3
