@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,6 +43,7 @@ class Seen:
 
     def __init__(self, page: Any) -> None:
         self.page = page
+        self._size = page.viewport_size
         self.errors: list[str] = []
         self.requests: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text))
@@ -50,24 +51,55 @@ class Seen:
         page.on("dialog", lambda dialog: self.errors.append(dialog.message))
         page.on("request", lambda request: self.requests.append(request.url))
 
+    def set(self, viewport: Any = None, color_scheme: str = "light", permissions: Any = ()) -> None:
+        """What an open page can be set to."""
+        self.page.set_viewport_size(viewport or self._size)
+        self.page.emulate_media(media="null", color_scheme=color_scheme)
+        self.page.context.grant_permissions(permissions)
+
+    def clear(self) -> None:
+        """As it was before anything was opened in it."""
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        self.page.context.clear_permissions()
+        self.errors.clear()
+        self.requests.clear()
+
     def open_all(self) -> None:
         """All details."""
         self.page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
 
 
+_SET_LATER = ("viewport", "color_scheme", "permissions")
+
+
+@pytest.fixture(scope="module")
+def idle(browser: Any) -> Iterator[dict[str, list[Seen]]]:
+    """Empty pages by the settings of their contexts: each new one is a process, which takes more
+    time than most tests. What the page of a run remembers, it remembers in its document alone."""
+    yield (pages := {})
+    for seen in itertools.chain(*pages.values()):
+        seen.page.context.close()
+
+
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Callable[..., Seen]]:
+def opened(browser: Any, idle: dict[str, list[Seen]]) -> Iterator[Callable[..., Seen]]:
     """Opens an address, with a context's settings."""
-    with ExitStack() as contexts:
+    used: list[tuple[str, Seen]] = []
 
-        def open_(address: str, **settings: Any) -> Seen:
-            context = browser.new_context(**settings)
-            contexts.callback(context.close)
-            seen = Seen(context.new_page())
-            seen.page.goto(address)
-            return seen
+    def open_(address: str, **settings: Any) -> Seen:
+        fixed = {name: one for name, one in settings.items() if name not in _SET_LATER}
+        there = idle.setdefault(repr(fixed), [])
+        seen = there.pop() if there else Seen(browser.new_context(**fixed).new_page())
+        used.append((repr(fixed), seen))
+        seen.set(**{name: one for name, one in settings.items() if name in _SET_LATER})
+        seen.page.goto(address)
+        return seen
 
-        yield open_
+    yield open_
+    for fixed, seen in used:
+        seen.clear()
+        idle[fixed].append(seen)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
