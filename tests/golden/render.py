@@ -21,7 +21,6 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-sys.dont_write_bytecode = True
 
 import generated  # noqa: E402
 import measured  # noqa: E402
@@ -237,17 +236,19 @@ class _Work:
 
     @contextlib.contextmanager
     def _inside(self, columns: int) -> Any:
-        here, before = os.getcwd(), dict(os.environ)
+        here, before, wrote = os.getcwd(), dict(os.environ), not sys.dont_write_bytecode
         (self.project / "summary.md").unlink(missing_ok=True)
         os.chdir(self.project)
         os.environ.clear()
         os.environ.update(outputs.environment(self.project, columns), NO_COLOR="1")
+        sys.dont_write_bytecode = True  # of a project that is gone in a moment
         try:
             yield
         finally:
             os.chdir(here)
             os.environ.clear()
             os.environ.update(before)
+            sys.dont_write_bytecode = not wrote
 
     def _is_ours(self, module: object) -> bool:
         return str(getattr(module, "__file__", None) or "").startswith(str(self.folder))
