@@ -11,6 +11,7 @@ import os
 import pkgutil
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -42,6 +43,50 @@ def pytest_configure(config: pytest.Config) -> None:
         # The processes that tests start import torch, which takes half as long again when it is
         # traced, and run what is measured here as well.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
+
+SHARED = pytest.StashKey[Path]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before xdist starts workers, and after the plugin has set what torch reads when it is loaded.
+
+    To load torch with its compiler takes 6 s: once for all workers, where none of them is to be
+    measured by coverage, which would not see them begin."""
+    config = session.config
+    if hasattr(config, "workerinput") or not config.getoption("tx", None):
+        return
+    folder = tempfile.TemporaryDirectory(prefix="workers-")
+    config.add_cleanup(folder.cleanup)
+    config.stash[SHARED] = Path(folder.name)
+    plain = set(config.option.tx) == {"popen"}
+    if plain and hasattr(os, "pidfd_open") and "COVERAGE_PROCESS_CONFIG" not in os.environ:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        python = warm_python.make(Path(folder.name), os.getpid(), compiler=True)
+        config.option.tx = [f"popen//python={python}"] * len(config.option.tx)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """What workers share in this run."""
+    node.workerinput["shared"] = str(node.config.stash[SHARED])
+
+
+@contextmanager
+def compiled_once(config: pytest.Config) -> Iterator[None]:
+    """To compile all test files takes twice as long as the rest of their collection: one worker
+    does it, and the others wait for what it keeps."""
+    if not hasattr(config, "workerinput"):
+        yield
+        return
+    done = Path(config.workerinput["shared"], "collected")
+    with FileLock(f"{done}.lock"):
+        is_first = not done.exists()
+        if is_first:
+            yield
+            done.touch()
+    if not is_first:
+        yield
 
 
 def set_aside() -> None:
@@ -86,9 +131,9 @@ def untraced() -> AbstractContextManager[None]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Ours is loaded by now: what follows are the test files."""
-    with untraced():
+    with untraced(), compiled_once(session.config):
         return (yield)
 
 
@@ -272,7 +317,11 @@ def python(request: pytest.FixtureRequest, once: Once) -> str:
     if not hasattr(os, "pidfd_open"):
         return sys.executable
     owner = os.getppid() if hasattr(request.config, "workerinput") else os.getpid()
-    return str(once("python", lambda folder: warm_python.make(folder, owner)) / "python")
+
+    def fill(folder: Path) -> None:
+        warm_python.make(folder, owner)
+
+    return str(once("python", fill) / "python")
 
 
 PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"

@@ -56,12 +56,12 @@ os._exit(ended)
 """
 
 
-def make(folder: Path, owner: int) -> None:
+def make(folder: Path, owner: int, *, compiler: bool = False) -> Path:
     """Write the executable ``python``, and start what waits for it as long as a process lives: no
     child of this one, whose tests look at its children."""
     address = str(folder / "socket")
     subprocess.run(
-        [sys.executable, __file__, address, str(owner)],
+        [sys.executable, __file__, address, str(owner), *["compiler"] * compiler],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         check=True,
@@ -71,10 +71,13 @@ def make(folder: Path, owner: int) -> None:
     client = folder / "python"
     client.write_text(_CLIENT.format(python=sys.executable, address=address))
     client.chmod(client.stat().st_mode | stat.S_IXUSR)
+    return client
 
 
-def load() -> None:
+def load(compiler: bool) -> None:
     """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way."""
+    import importlib
+
     import execnet.gateway_base
     import numpy
     import pytest
@@ -83,14 +86,17 @@ def load() -> None:
     assert all((execnet.gateway_base, numpy, pytest))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1)
+    if compiler:
+        importlib.import_module("torch._dynamo")
+        importlib.import_module("torch._inductor.compile_fx")
     gc.collect()
     gc.freeze()
 
 
-def serve(address: str, owner: int) -> None:
+def serve(address: str, owner: int, *, compiler: bool) -> None:
     """Fork for each that connects, until the owner is gone. What was forked for one that is gone,
     killed or not, is ended."""
-    load()
+    load(compiler)
     waiting = selectors.DefaultSelector()
     running: set[int] = set()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -198,4 +204,4 @@ def _become(
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of the tests
     if not os.fork():
-        serve(sys.argv[1], int(sys.argv[2]))
+        serve(sys.argv[1], int(sys.argv[2]), compiler="compiler" in sys.argv[3:])
