@@ -158,7 +158,9 @@ def test_tests_that_a_run_never_reached_are_not_judged(run: Run) -> None:
     assert headline(result).startswith("1 of 5 tests failed; 3 not judged (did not run)")
 
 
-def test_a_test_that_kills_its_worker_is_counted(pytester: pytest.Pytester) -> None:
+def test_a_test_that_kills_its_worker_is_counted(
+    pytester: pytest.Pytester, python: str, run_apart: Run
+) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(
         test_it="""
@@ -171,8 +173,8 @@ def test_passes(kernel_profile): kernel_profile(three)
 def test_dies(kernel_profile): os._exit(3)
 """
     )
-    given = ("-n1", "--max-worker-restart=1", "--kernelprof-device=cpu", "--kernelprof-report")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *given)
+    worker = (f"--tx=1*popen//python={python}", "--dist=load", "--max-worker-restart=1")
+    result = run_apart(*worker, "--kernelprof-device=cpu", "--kernelprof-report")
     assert headline(result).startswith("1 error")
     result.stdout.fnmatch_lines(["! *: worker 'gw*' crashed while running*"])
 
