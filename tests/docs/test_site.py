@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from built_site import ROOT, build, build_ours
 
 import pytest_kernelprof
 
-ROOT = Path(__file__).parents[2]
 
-
-def build(folder: Path, site: Path, url: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)],
-        cwd=folder,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": url},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    built = build(ROOT, folder, "https://example.invalid/kernelprof")
-    assert built.returncode == 0, built.stderr
-    assert "WARNING" not in built.stderr
-    return folder
+@pytest.fixture
+def site(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    return once("site", build_ours)
 
 
 def test_each_page_is_there(site: Path) -> None:
