@@ -6,7 +6,9 @@ Names and other values that repeat are stored once: each row holds the number of
 
 from __future__ import annotations
 
+import functools
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
@@ -97,18 +99,17 @@ class Coded(Generic[Value]):
 class Names(Coded[str]):
     """The names of a table's rows."""
 
-    __slots__ = ()
-
     def distinct(self) -> set[str]:
         """The different names of these rows."""
-        return {self.values[code] for code in self._present()}
+        return {self.values[code] for code in self._present}
 
     def that(self, holds: Callable[[str], object]) -> Bools:
         """Which rows have a name that passes a test; each different name is tested once."""
         verdict = np.zeros(len(self.values), np.bool_)
         few = len(self.values) * _ROWS_OF_A_QUESTION < len(self)
-        for code in range(len(self.values)) if few else self._present():
-            verdict[code] = bool(holds(self.values[code]))
+        for code in range(len(self.values)) if few else self._present:
+            if holds(self.values[code]):
+                verdict[code] = True
         return verdict[self.codes]
 
     def matching(self, pattern: re.Pattern[str]) -> Bools:
@@ -119,6 +120,7 @@ class Names(Coded[str]):
         """Which rows have that name."""
         return self.that(name.__eq__)
 
+    @functools.cached_property
     def _present(self) -> list[int]:
         used = np.zeros(len(self.values), np.bool_)
         used[self.codes] = True
@@ -126,9 +128,20 @@ class Names(Coded[str]):
         return present
 
 
-def numbered(numbers: dict[Any, int], values: Sequence[Any]) -> Ints:
+def array(values: Sequence[Any], kind: type[np.generic]) -> Any:
+    """Scalars of Python as an array, in a third of the time of ``np.fromiter``."""
+    try:
+        packed = struct.pack(f"{len(values)}{np.dtype(kind).char}", *values)
+    except struct.error:  # texts of numbers among them
+        return np.fromiter(values, kind, len(values))
+    return np.frombuffer(packed, kind)
+
+
+def numbered(
+    numbers: dict[Any, int], values: Sequence[Any], kind: type[np.generic] = np.int32
+) -> Any:
     """The number of each value; the dictionary numbers the new ones."""
-    return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+    return array(list(map(numbers.__getitem__, values)), kind)
 
 
 class Different(dict[Value, int]):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_kernelprof.trace import vocabulary
-from pytest_kernelprof.trace.columns import NO_ID, Announced, Bools, Input, Ints, numbered
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Bools, Input, Ints, array, numbered
 
 NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
 TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")
@@ -189,9 +189,7 @@ class Categories(dict[str, int]):
 def sort_out(events: Sequence[Event], known: Categories) -> Chunk:
     """The events that are read. Others are arrows to activities, metadata, ..."""
     spans: Any = [event for event in events if event.has_duration]
-    categories = np.fromiter(
-        map(known.__getitem__, [one.cat for one in spans]), np.int8, len(spans)
-    )
+    categories = numbered(known, [one.cat for one in spans], np.int8)
     if (categories == NO_ID).any():
         rows = np.flatnonzero(categories != NO_ID)
         spans, categories = [spans[row] for row in rows.tolist()], categories[rows]
@@ -436,19 +434,20 @@ class Inputs(dict["tuple[bytes, ...] | None", int]):
         number = self[key] = len(self)
         return number
 
-    def columns(self, arguments: Sequence[Any]) -> dict[str, Ints | Bools]:
+    def columns(self, spans: Sequence[Any]) -> dict[str, Ints | Bools]:
         """Which operators of a chunk have inputs, and the numbers of these, read while its text is
         there; nothing where they are not recorded, or not read."""
-        if isinstance(arguments[0], ArgsWithDims):
-            there = [args.dims is not msgspec.UNSET for args in arguments]
-            return {"has_inputs": np.fromiter(there, np.bool_, len(there))}
-        if not isinstance(arguments[0], ArgsWithInputs):
+        kind = type(spans[0].args) if spans else Args
+        if kind is ArgsWithDims:
+            there = [one.args.dims is not msgspec.UNSET for one in spans]
+            return {"has_inputs": array(there, np.bool_)}
+        if kind is not ArgsWithInputs:
             return {}
         keys = [
             (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
             if args.dims is not NOT_THERE
             else None
-            for args in arguments
+            for args in [one.args for one in spans]
         ]
         codes = numbered(self, keys)
         return {"has_inputs": codes != 0, "inputs": codes}
