@@ -20,9 +20,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
-from pytest_kernelprof.analysis.round_events import activity_rows
 from pytest_kernelprof.records.profile import Collective, Metric, Profile
-from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Announced, Ints
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Ints
 from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
@@ -36,7 +35,7 @@ def communication_metrics(reading: Reading) -> dict[str, Metric]:
     if on_the_host := _on_the_host(reading):
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
     chosen = reading.trace.activities.name.that(communicates)
-    rows = [(of_round[chosen[of_round]], of_round) for of_round in activity_rows(reading, KERNEL)]
+    rows = [(of_round[chosen[of_round]], of_round) for of_round in reading.kernels]
     why = ONE_RANK if any(len(ours) for ours, _ in rows) else "no kernel of it communicates"
     return {
         "comm_time": metric_of("comm_time", [_took(reading, ours).sum() / 1e3 for ours, _ in rows]),
@@ -54,7 +53,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     Args:
         fullest: which round. What the others took is there too, where they communicate alike.
     """
-    names, rows = reading.trace.activities.name, activity_rows(reading, KERNEL)
+    names, rows = reading.trace.activities.name, reading.kernels
     chosen = names.that(communicates)
     places = np.flatnonzero(chosen[rows[fullest]])
     if not len(places):

@@ -33,11 +33,11 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
         values = tuple(int(value) for value in rounds)
         return replace(found, rounds=values, value=max(values, default=0))
     times = tuple(float(value) for value in rounds)
-    found = replace(found, rounds=times, value=statistics.median(times))
-    interval = median_interval(times)
+    value, interval = statistics.median(times), median_interval(times)
     if interval is None:
-        return found
-    return replace(found, low=interval.low, high=interval.high, block=interval.block)
+        return replace(found, rounds=times, value=value)
+    _, low, high, block = interval
+    return replace(found, rounds=times, value=value, low=low, high=high, block=block)
 
 
 def extended(metric: Metric, more: Sequence[float]) -> Metric:

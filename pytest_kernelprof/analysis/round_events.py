@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from pytest_kernelprof.records import profile
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
-from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
+from pytest_kernelprof.trace.correlation import ancestors, around, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,20 +29,9 @@ def counted_rows(reading: Reading) -> list[Ints]:
     operators in order; all of its outermost operators where the trace does not say which of them
     compute."""
     if reading.trace.device_kind != "cpu":
-        return activity_rows(reading, KERNEL)
+        return reading.kernels
     computes, covered = _computing(reading)
     return _of_rounds(reading, computes & ~covered)
-
-
-def activity_rows(reading: Reading, kind: int) -> list[Ints]:
-    """Of each round its activities of a kind, as rows of them in launch order."""
-    acts, of_round = reading.trace.activities, reading.round_of_activity
-    rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
-    calls = reading.call_of_activity[rows]
-    launched = acts.start[rows]
-    launched[calls != NO_ID] = reading.trace.calls.start[calls[calls != NO_ID]]
-    rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
-    return np.split(rows, np.searchsorted(of_round[rows], np.arange(1, reading.rounds)))
 
 
 def operators_of_kernels(reading: Reading, rows: Ints) -> list[int]:
@@ -104,6 +94,7 @@ def directions(copies: Names) -> Names:
     return Names(copies.codes, [_direction(text) for text in copies.values])
 
 
+@functools.lru_cache(maxsize=4096)
 def _direction(name: str) -> str:
     match = vocabulary.DIRECTION.search(name)
     return f"{match[1]}2{match[2]}".lower() if match else "?"
@@ -123,7 +114,7 @@ def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
 
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
-    names, users = reading.trace.operators.name, users_of(reading)
+    names, users = reading.trace.operators.name, reading.users
     above = users[np.append(reading.parent, NO_ID)]
     at = users[np.array(operators, np.int64)]
     # The chains so far as a tree: of each its last name, and which one it goes on from.
@@ -157,14 +148,6 @@ def _chain(
     return tuple(reversed(found))
 
 
-def users_of(reading: Reading) -> Ints:
-    """For each operator itself or, of an annotation of ours, the next one around it that is none;
-    at the end that of ``NO_ID``."""
-    ops = reading.trace.operators
-    ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
-    return nearest(reading.parent, ~ours)
-
-
 def different_rounds(
     reading: Reading, first: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
 ) -> list[int]:
@@ -177,7 +160,7 @@ def different_rounds(
     """
     if len(names) < 2:
         return []
-    users = users_of(reading)
+    users = reading.users
     above = users[np.append(reading.parent, NO_ID)]  # NO_ID points to the last
     code = np.append(reading.trace.operators.name.codes, NO_ID).astype(np.int32)
     at = users[np.concatenate([np.array(one, np.int64) for one in operators])]
@@ -366,7 +349,7 @@ def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
     Args:
         number: which round.
     """
-    ops, users = reading.trace.operators, users_of(reading)
+    ops, users = reading.trace.operators, reading.users
     inside = reading.round_of_operator == number
     rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
     called: dict[int, list[int]] = {row: [] for row in (NO_ID, *rows.tolist())}
@@ -395,7 +378,7 @@ def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
 def _costs(reading: Reading, number: int) -> list[tuple[int, float]]:
     """Of each kernel of the round the row of its innermost operator, and what it takes."""
     rows = counted_rows(reading)[number]
-    operators = users_of(reading)[np.array(operators_of_kernels(reading, rows), np.int64)]
+    operators = reading.users[np.array(operators_of_kernels(reading, rows), np.int64)]
     spans: Spans = reading.trace.activities
     if reading.trace.device_kind == "cpu":
         spans = reading.trace.operators

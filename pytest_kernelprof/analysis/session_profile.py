@@ -192,7 +192,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
         metrics |= {
             name: metric_values.absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")
         }
-    copies = round_events.activity_rows(reading, MEMCPY)[_fullest(metrics["memcpys"])]
+    copies = reading.activities(MEMCPY)[_fullest(metrics["memcpys"])]
     waits = np.array(of_rounds[_fullest(metrics["syncs"])], np.int64)
     return _facts(
         reading,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from pytest_kernelprof.analysis.round_events import activity_rows, timeline_of_round
+from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.gpu import conditions
@@ -24,7 +24,7 @@ from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.records.profile import Timeline
 from pytest_kernelprof.records.recording import Recording
-from pytest_kernelprof.trace.columns import KERNEL, NO_ID
+from pytest_kernelprof.trace.columns import NO_ID
 from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
 from pytest_kernelprof.trace.events import InputsRead
 from pytest_kernelprof.trace.reader import read_trace
@@ -213,7 +213,7 @@ def times_of(taken: Taken) -> tuple[float, ...]:
 
 def _medians(taken: Taken) -> tuple[float, ...]:
     """Return the median of each kernel in launch order; empty if the rounds differ."""
-    acts, rows = taken.reading.trace.activities, activity_rows(taken.reading, KERNEL)
+    acts, rows = taken.reading.trace.activities, taken.reading.kernels
     names = [acts.name[one].tolist() for one in rows]
     if not rows or any(other != names[0] for other in names):
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -294,7 +295,7 @@ def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
     return Layout(rounds, begun, ended, thread, (first, last) if any(sentinels) else None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """A trace, and what belongs together in it, worked out once: as indices into its tables,
     ``NO_ID`` where there is no partner.
@@ -331,6 +332,28 @@ class Reading:
     def rounds(self) -> int:
         """How many rounds there are."""
         return len(self.layout.rounds)
+
+    @functools.cached_property
+    def users(self) -> Ints:
+        """For each operator itself or, of an annotation of ours, the next one around it that is
+        none; at the end that of ``NO_ID``."""
+        ours = self.trace.operators.annotations(OwnNames(self.trace.recording.nonce).prefix)
+        return nearest(self.parent, ~ours)
+
+    @functools.cached_property
+    def kernels(self) -> list[Ints]:
+        """Of each round its kernels, as rows of the activities in launch order."""
+        return self.activities(KERNEL)
+
+    def activities(self, kind: int) -> list[Ints]:
+        """Of each round its activities of a kind, as rows of them in launch order."""
+        acts, of_round = self.trace.activities, self.round_of_activity
+        rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
+        calls = self.call_of_activity[rows]
+        launched = acts.start[rows]
+        launched[calls != NO_ID] = self.trace.calls.start[calls[calls != NO_ID]]
+        rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
+        return np.split(rows, np.searchsorted(of_round[rows], np.arange(1, self.rounds)))
 
     def has(self, kind: int) -> Bools:
         """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
