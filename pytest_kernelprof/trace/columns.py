@@ -137,11 +137,10 @@ def array(values: Sequence[Any], kind: type[np.generic]) -> Any:
     return np.frombuffer(packed, kind)
 
 
-def numbered(
-    numbers: dict[Any, int], values: Sequence[Any], kind: type[np.generic] = np.int32
-) -> Any:
+def numbered(numbers: dict[Any, int], values: Sequence[Any]) -> Ints:
     """The number of each value; the dictionary numbers the new ones."""
-    return array(list(map(numbers.__getitem__, values)), kind)
+    found: Ints = array(list(map(numbers.__getitem__, values)), np.int32)
+    return found
 
 
 class Different(dict[Value, int]):

@@ -189,7 +189,7 @@ class Categories(dict[str, int]):
 def sort_out(events: Sequence[Event], known: Categories) -> Chunk:
     """The events that are read. Others are arrows to activities, metadata, ..."""
     spans: Any = [event for event in events if event.has_duration]
-    categories = numbered(known, [one.cat for one in spans], np.int8)
+    categories = array([known[one.cat] for one in spans], np.int8)
     if (categories == NO_ID).any():
         rows = np.flatnonzero(categories != NO_ID)
         spans, categories = [spans[row] for row in rows.tolist()], categories[rows]
@@ -280,15 +280,13 @@ class Decoder:
 
     def _usual(self, args: Any) -> Args:
         """The arguments under their usual names. ``args``: as ``_AnyArgs`` has them."""
-        ids = (args.external_id, args.old_external_id)
-        streams = (args.stream, args.hsa_queue, args.sycl_queue)
-        external_id, stream = (
-            next((one for one in found if one is not None), NO_ID) for found in (ids, streams)
-        )
         return _ARGS[self._inputs](
-            *(external_id, args.device, args.context, stream, args.correlation, args.bytes),
-            *(args.registers, args.shared_memory, args.grid, args.block),
-            *self._inputs_of(args),
+            _first_known(args.external_id, args.old_external_id),
+            args.device,
+            args.context,
+            _first_known(args.stream, args.hsa_queue, args.sycl_queue),
+            *(args.correlation, args.bytes, args.registers, args.shared_memory),
+            *(args.grid, args.block, *self._inputs_of(args)),
         )
 
     def _inputs_of(self, args: Any) -> tuple[Any, ...]:
@@ -315,6 +313,13 @@ class Decoder:
             values = _fitting(i, event, _ARROW_FIELDS)
             return _ARROWS[event.ph](**values, ts=event.ts, cat=event.cat)
         return Event()
+
+
+def _first_known(*found: Any) -> Any:
+    for one in found:
+        if one is not None:
+            return one
+    return NO_ID
 
 
 def _need_other_names(chunk: Chunk, categories: Categories) -> bool:

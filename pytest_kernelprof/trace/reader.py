@@ -59,14 +59,15 @@ def _escaped(line: re.Match[bytes]) -> bytes:
 _CHUNK_BYTES = 1 << 18
 _LONGEST_EVENT = 1 << 26
 
-# How torch lays out the file, to the newline. No JSON string holds a bare newline.
-HAS_INPUTS = b'"record_shapes"'
-_EVENTS = b'"traceEvents"'
-_BEFORE_EVENTS, _AFTER_EVENTS = _EVENTS + b": [", b"\n  ],"
-_END_OF_EVENT, _BEGIN_OF_EVENT = b"\n  }", b",\n  {\n"
+# With each event on lines of its own, as torch and others lay out the file, or all on one line. The
+# groups are what separates two events: after the comma, or before the braces where that is a line.
+HAS_INPUTS, _INPUTS = b'"record_shapes"', b'"Input Dims"'
+_EVENTS_KEY = re.compile(rb'"traceEvents"')
+_BEFORE_EVENTS = re.compile(_EVENTS_KEY.pattern + rb":( ?)\[(?=\s*?(\n *|)\{)")
+_AFTER_EVENTS = rb"(?=\s*\]\s*[,}])"
 
 
-class LaidOutByTorch:
+class Chunks:
     """Chunks of events, then the text that was around them.
 
     A chunk's raw parts lie in the buffer: they are gone with the next chunk. Each has to be a whole
@@ -86,26 +87,27 @@ class LaidOutByTorch:
     def __iter__(self) -> Iterator[Chunk]:
         """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
         self._fill()
-        first = self._buffer.find(_BEFORE_EVENTS, 0, self._filled)
-        if first < 0:
+        before = _BEFORE_EVENTS.search(self._buffer, 0, self._filled)
+        if before is None:
             raise msgspec.DecodeError("another layout")
-        first += len(_BEFORE_EVENTS)
-        head = bytes(self._buffer[1:first])
-        self.decoder = events.Decoder(self._inputs if HAS_INPUTS in head else "none")
-        self._drop(first)
-        more = True
+        (space, line), head = before.groups(), bytes(self._buffer[1 : before.end()])
+        has_inputs = HAS_INPUTS in head or _INPUTS in self._buffer
+        self.decoder = events.Decoder(self._inputs if has_inputs else "none")
+        self._drop(before.end())
+        more, end = True, line + b"}"
         while more:
             more = self._fill()
-            cut = self._buffer.rfind(_END_OF_EVENT + _BEGIN_OF_EVENT, 0, self._filled)
+            cut = self._buffer.rfind(end + b"," + (line or space) + b"{", 0, self._filled)
             if more and cut >= 0:
-                yield self._decode(cut + len(_END_OF_EVENT))
-                self._drop(cut + len(_END_OF_EVENT) + 1)  # the comma as well
-        last = self._buffer.rfind(_AFTER_EVENTS, 0, self._filled)
-        around = head + self._buffer[last : self._filled]
-        if last < 0 or around.count(_EVENTS) > 1:
+                yield self._decode(cut + len(end))
+                self._drop(cut + len(end) + 1)  # the comma as well
+        after = re.compile(re.escape(end) + _AFTER_EVENTS).search(self._buffer, 0, self._filled)
+        around = head + self._buffer[after.end() : self._filled] if after else b""
+        once = len(_EVENTS_KEY.findall(around)) == 1
+        if after is None or not once or has_inputs != (HAS_INPUTS in around):
             raise msgspec.DecodeError("another layout")
         self.around = escape_quotes(around)
-        yield self._decode(last)
+        yield self._decode(after.end())
 
     def _decode(self, end: int) -> Chunk:
         held = self._buffer[end]
@@ -456,7 +458,6 @@ def _flows(arrows: Sequence[tuple[bool, Any, int, int]]) -> Flows:
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next.
 _CHUNK = 2_048
 _MOST_TRIED_TWICE = 1 << 28
-_EVENTS_KEY = re.compile(rb'"traceEvents"')
 
 
 class _Document(msgspec.Struct):
@@ -490,7 +491,7 @@ def read_trace(
     source = os.fspath(path)
     with _collector_paused():
         with contextlib.suppress(*_NOT_ITS_FORM):
-            return _read_as_laid_out_by_torch(source, max_bytes, inputs)
+            return _read_in_chunks(source, max_bytes, inputs)
         data = whole(source, max_bytes)
         try:
             return _read_whole(data, source, inputs)
@@ -513,11 +514,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Trace:
+def _read_in_chunks(source: str, most: int, inputs: InputsRead) -> Trace:
     """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
     builder = Builder()
     with opened(source, most) as text:
-        chunks = LaidOutByTorch(text, inputs)
+        chunks = Chunks(text, inputs)
         for chunk in chunks:
             builder.add(chunk)
     return builder.trace(_document.decode(chunks.around), source, chunks.decoder.categories)
