@@ -55,7 +55,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     """
     names, rows = reading.trace.activities.name, reading.kernels
     chosen = names.that(communicates)
-    places = np.flatnonzero(chosen[rows[fullest]])
+    places = chosen[rows[fullest]].nonzero()[0]
     if not len(places):
         return ()
     ours = [of_round[chosen[of_round]] for of_round in rows]
@@ -95,7 +95,7 @@ def _exposed(reading: Reading, ours: Ints, kernels: Ints) -> int:
     kernels of a device, less that of those that compute."""
     device = reading.trace.activities.device
     exposed = 0
-    for one in np.unique(device[ours]).tolist():
+    for one in set(device[ours].tolist()):
         here = kernels[device[kernels] == one]
         others = np.setdiff1d(here, ours, assume_unique=True)
         exposed += _covered(reading, here) - _covered(reading, others)

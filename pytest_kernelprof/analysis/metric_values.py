@@ -82,13 +82,13 @@ class DeviceTimeline(NamedTuple):
 def timeline_of(reading: Reading) -> DeviceTimeline:
     """Put the activities of all rounds in order, once for all rounds."""
     acts, of_round = reading.trace.activities, reading.round_of_activity
-    rows = np.flatnonzero(of_round != NO_ID)
+    rows = (of_round != NO_ID).nonzero()[0]
     rows = rows[np.lexsort((acts.start[rows], of_round[rows]))]
     number, reached = of_round[rows], acts.end[rows]
     first = np.searchsorted(number, np.arange(reading.rounds + 1))
     for begin, end in itertools.pairwise(first.tolist()):
         np.maximum.accumulate(reached[begin:end], out=reached[begin:end])
-    before = np.flatnonzero(number[1:] == number[:-1])
+    before = (number[1:] == number[:-1]).nonzero()[0]
     gap = np.maximum(0, acts.start[rows[before + 1]] - reached[before])
     return DeviceTimeline(rows, number, reached, first, before, gap)
 

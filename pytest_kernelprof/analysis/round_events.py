@@ -119,7 +119,7 @@ def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     at = users[np.array(operators, np.int64)]
     # The chains so far as a tree: of each its last name, and which one it goes on from.
     node, last, before = np.zeros(len(at), np.int64), [0], [0]
-    rows = np.flatnonzero(at != NO_ID)
+    rows = (at != NO_ID).nonzero()[0]
     while len(rows):
         keys = node[rows] * len(names.values) + names.codes[at[rows]]
         distinct, numbers = np.unique(keys, return_inverse=True)
@@ -221,7 +221,7 @@ def _computing(reading: Reading) -> tuple[Bools, Bools]:
 
 def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
     """Split the rows of the chosen operators by round."""
-    found = np.flatnonzero(chosen)
+    found = chosen.nonzero()[0]
     return [found[reading.round_of_operator[found] == number] for number in range(reading.rounds)]
 
 
@@ -245,12 +245,12 @@ def silent_regions(reading: Reading) -> int:
     ops, parent = reading.trace.operators, reading.parent
     inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
     called = ops.name.matching(vocabulary.COMPILED_REGION) & inside
-    regions = set(np.flatnonzero(called).tolist())
+    regions = set(called.nonzero()[0].tolist())
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(parent, i))[1:])}
     computes, _ = _computing(reading)
-    telling = np.flatnonzero(computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)).tolist()
+    telling = (computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)).nonzero()[0].tolist()
     return len(outermost.difference(*(ancestors(parent, i) for i in telling)))
 
 
@@ -279,7 +279,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
         # The profiler ends every recording with a wait: in our own sessions outside of the rounds.
         chosen[-1:] &= ~trace.calls.name[-1:].matching(vocabulary.CLOSING_CALL)
     seen: set[int] = set()
-    for call in np.flatnonzero(chosen).tolist():
+    for call in chosen.nonzero()[0].tolist():
         operator = int(reading.operator_of_call[call])
         if operator != NO_ID and not trace.operators.annotation[operator]:
             if operator in seen:
@@ -321,7 +321,7 @@ def _paused_calls(trace: Trace) -> Bools:
     pause, resume = names.pause, names.resume
     paused = np.zeros(len(calls), np.bool_)
     begun: dict[int, int] = {}
-    for at in np.flatnonzero(operators.annotation).tolist():
+    for at in operators.annotation.nonzero()[0].tolist():
         name, thread = operators.name[at], int(operators.thread[at])
         if name == pause:
             begun[thread], until = int(operators.start[at]), int(operators.end[at])
@@ -351,7 +351,7 @@ def operator_tree(reading: Reading, number: int) -> profile.OperatorNode:
     """
     ops, users = reading.trace.operators, reading.users
     inside = reading.round_of_operator == number
-    rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
+    rows = (inside & (users[:-1] == np.arange(len(ops)))).nonzero()[0]
     called: dict[int, list[int]] = {row: [] for row in (NO_ID, *rows.tolist())}
     parents = users[reading.parent[rows]]  # NO_ID points to the last
     for row, parent in zip(rows.tolist(), parents.tolist(), strict=True):
@@ -445,12 +445,12 @@ def _parts(reading: Reading, number: int) -> Iterable[_Part]:
         ("call", calls, reading.round_of_call == number),
     )
     for kind, spans, chosen in of_host:
-        rows = np.flatnonzero(chosen)
+        rows = chosen.nonzero()[0]
         lanes = [f"thread {reading.trace.threads[i]}" for i in spans.thread[rows].tolist()]
         ids = calls.correlation[rows] if spans is calls else np.zeros_like(rows)
         yield _Part(kind, spans, rows, lanes, ids)
     for code, kind_of_device in _OF_DEVICE.items():
-        rows = np.flatnonzero((reading.round_of_activity == number) & (acts.kind == code))
+        rows = ((reading.round_of_activity == number) & (acts.kind == code)).nonzero()[0]
         where = zip(acts.device[rows].tolist(), acts.stream[rows].tolist(), strict=True)
         lanes = [f"device {device} stream {stream}" for device, stream in where]
         yield _Part(kind_of_device, acts, rows, lanes, acts.correlation[rows])

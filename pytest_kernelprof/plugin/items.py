@@ -217,11 +217,12 @@ class ItemState:
         from pytest_kernelprof.records import profile
 
         item = self._item
-        path, line = str(item.reportinfo()[0]), item.reportinfo()[1] or 0
+        reported, line, _ = item.reportinfo()
+        path = str(reported)
         if path != str(item.path):  # a class's that it inherits, or of bytecode that was copied
             function = inspect.unwrap(getattr(item, "obj", None))  # type: ignore[arg-type]
             path = own_file(path, getattr(function, "__globals__", {}))
-        return profile.Place(path, line + 1)
+        return profile.Place(path, (line or 0) + 1)
 
     @property
     def named_here(self) -> str:

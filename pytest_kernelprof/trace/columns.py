@@ -124,7 +124,7 @@ class Names(Coded[str]):
     def _present(self) -> list[int]:
         used = np.zeros(len(self.values), np.bool_)
         used[self.codes] = True
-        present: list[int] = np.flatnonzero(used).tolist()
+        present: list[int] = used.nonzero()[0].tolist()
         return present
 
 

@@ -141,7 +141,7 @@ def _operators_by_id(trace: Trace) -> Ints:
     ops, calls = trace.operators, trace.calls
     process = trace.process_of_thread
     found = _find(ops.external_id, calls.external_id, process[ops.thread], process[calls.thread])
-    at = np.flatnonzero(found != NO_ID)
+    at = (found != NO_ID).nonzero()[0]
     above = found[at]
     slack = _MICROSECOND if trace.whole_microseconds else 0
     fits = (
@@ -161,7 +161,7 @@ def _operators(trace: Trace) -> tuple[Ints, Ints]:
     # A thread without operators, as one that polls, has none around its calls.
     has_operators = np.zeros(len(trace.threads), np.bool_)
     has_operators[ops.thread] = True
-    left = np.flatnonzero((of_call == NO_ID) & has_operators[calls.thread])
+    left = ((of_call == NO_ID) & has_operators[calls.thread]).nonzero()[0]
     # A call at the very end of an operator is still its own.
     found = _with_points(ops, calls.thread[left], calls.start[left])
     of_call[left] = found[count:]
@@ -267,7 +267,7 @@ def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
     ops, names = trace.operators, OwnNames(trace.recording.nonce)
 
     def annotations(kind: str) -> list[tuple[str, int]]:
-        rows = np.flatnonzero(ops.annotations(kind))
+        rows = ops.annotations(kind).nonzero()[0]
         texts = ops.name[rows].tolist()
         return list(zip([text.removeprefix(kind) for text in texts], rows.tolist(), strict=True))
 
@@ -277,7 +277,7 @@ def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
     if not begins:
         return Layout((Round(_BEGINNING, _END, _END),), ended=ended)
     sentinels = [
-        np.flatnonzero(ops.annotation & ops.name.are(name))[:1].tolist()
+        (ops.annotation & ops.name.are(name)).nonzero()[0][:1].tolist()
         for name in (names.first_sentinel, names.last_sentinel)
     ]
     steps = [int(ops.start[row]) for row in (*(row for _, row in begins), *sentinels[1])]
@@ -348,7 +348,7 @@ class Reading:
     def activities(self, kind: int) -> list[Ints]:
         """Of each round its activities of a kind, as rows of them in launch order."""
         acts, of_round = self.trace.activities, self.round_of_activity
-        rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
+        rows = ((acts.kind == kind) & (of_round != NO_ID)).nonzero()[0]
         calls = self.call_of_activity[rows]
         launched = acts.start[rows]
         launched[calls != NO_ID] = self.trace.calls.start[calls[calls != NO_ID]]
@@ -420,7 +420,7 @@ def _leaked(trace: Trace, call_of_activity: Ints, process_of_activity: Ints) -> 
 def repeated(reading: Reading) -> set[str]:
     """The names of operators that some round has more than once."""
     ops = reading.trace.operators
-    rows = np.flatnonzero((reading.round_of_operator != NO_ID) & ~ops.annotation)
+    rows = ((reading.round_of_operator != NO_ID) & ~ops.annotation).nonzero()[0]
     names, numbers = ops.name[rows], reading.round_of_operator[rows]
     order = np.lexsort((names.codes, numbers))
     same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
@@ -473,7 +473,7 @@ def annotated_lines(reading: Reading) -> dict[int, str]:
     forward = _forward_of_backward(trace)
     origin = np.append(forward, NO_ID)[nearest(parent, forward != NO_ID)]
     line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
-    rows = np.flatnonzero(line != NO_ID)
+    rows = (line != NO_ID).nonzero()[0]
     texts = [name[len(prefix) :] for name in names[line[rows]].tolist()]
     return dict(zip(rows.tolist(), texts, strict=True))
 
@@ -507,7 +507,7 @@ def _forward_of_backward(trace: Trace) -> Ints:
     """For each operator the forward one that an arrow of autograd's leads from, else ``NO_ID``."""
     ops, flows = trace.operators, trace.flows
     found = np.full(len(ops), NO_ID, np.int64)
-    rows = np.flatnonzero(~ops.annotation)
+    rows = (~ops.annotation).nonzero()[0]
     row_at = dict(zip(_places(ops.thread[rows], ops.start[rows]), rows.tolist(), strict=True))
     begins = _places(flows.forward_thread, flows.forward_at)
     ends = _places(flows.backward_thread, flows.backward_at)
@@ -533,7 +533,7 @@ def missed_lookups(reading: Reading) -> int:
     if not looks.any():
         return 0
     by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
-    threads = np.split(by_thread, np.flatnonzero(np.diff(ops.thread[by_thread])) + 1)
+    threads = np.split(by_thread, np.diff(ops.thread[by_thread]).nonzero()[0] + 1)
     return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
 
 

@@ -191,9 +191,9 @@ def sort_out(events: Sequence[Event], known: Categories) -> Chunk:
     spans: Any = [event for event in events if event.has_duration]
     categories = array([known[one.cat] for one in spans], np.int8)
     if (categories == NO_ID).any():
-        rows = np.flatnonzero(categories != NO_ID)
+        rows = (categories != NO_ID).nonzero()[0]
         spans, categories = [spans[row] for row in rows.tolist()], categories[rows]
-    activities = np.flatnonzero(categories // KINDS == TABLES.index("activity")).tolist()
+    activities = (categories // KINDS == TABLES.index("activity")).nonzero()[0].tolist()
     arrows: list[Any] = []
     if any(issubclass(kind, Arrow) for kind in set(map(type, events))):
         arrows = [one for one in events if isinstance(one, Arrow) and one.cat in vocabulary.FLOWS]

@@ -78,7 +78,7 @@ def _late_operators(reading: Reading) -> Ints:
     noted = reading.trace.recording
     computing = frozenset((*(noted.compute_operators or ()), *noted.decomposing_operators))
     computes = ops.name.that(computing.__contains__) & ~ops.annotation
-    rows = np.flatnonzero(computes & (ops.thread != reading.layout.thread))
+    rows: Ints = (computes & (ops.thread != reading.layout.thread)).nonzero()[0]
     # What began inside a call belongs to it, however long it takes.
     began = ops.start[nearest(parent, parent == NO_ID)[rows]]
     return rows[_outside(reading, began)]
@@ -89,7 +89,7 @@ def _outside(reading: Reading, at: Ints) -> Bools:
     found: Bools = reading.layout.round_at(at) == NO_ID
     ops, setup = reading.trace.operators, OwnNames(reading.trace.recording.nonce).setup
     setups = ops.name.are(setup) & ops.annotation
-    rows = np.flatnonzero(setups & (ops.thread == reading.layout.thread))
+    rows = (setups & (ops.thread == reading.layout.thread)).nonzero()[0]
     if len(rows):  # in order of their starts, as all tables are
         begun = np.searchsorted(ops.start[rows], at, side="right") - 1
         lasts = np.maximum.accumulate(ops.end[rows])
@@ -122,7 +122,7 @@ def _repeated(table: Spans, *ids: Ints) -> Bools:
     near = np.zeros(len(table), np.bool_)
     near[1:] = table.start[1:] == table.start[:-1]
     near[:-1] |= near[1:]
-    rows = np.flatnonzero(near)
+    rows = near.nonzero()[0]
     columns = [column[rows] for column in (*ids, table.end, table.start)]
     order = np.lexsort(columns)
     same = table.name.codes[rows[order[1:]]] == table.name.codes[rows[order[:-1]]]
@@ -137,7 +137,7 @@ def _check_external_ids(reading: Reading) -> list[str]:
     some versions write the correlation id."""
     trace, rows = reading.trace, reading.call_of_activity
     acts, calls = trace.activities, trace.calls
-    linked = np.flatnonzero((rows != NO_ID) & (reading.round_of_activity != NO_ID))
+    linked = ((rows != NO_ID) & (reading.round_of_activity != NO_ID)).nonzero()[0]
     mine, its = acts.external_id[linked], calls.external_id[rows[linked]]
     known = (mine > 0) & (its > 0) & (its != calls.correlation[rows[linked]])
     wrong = np.zeros(len(acts), np.bool_)
@@ -160,7 +160,7 @@ def _check_order_of_streams(reading: Reading) -> list[str]:
     sessions of ours only: elsewhere several streams may bear one number."""
     acts, calls = reading.trace.activities, reading.trace.calls
     of_graph = np.append(calls.name.matching(vocabulary.GRAPH_LAUNCH), True)
-    rows = np.flatnonzero(~of_graph[reading.call_of_activity])
+    rows = (~of_graph[reading.call_of_activity]).nonzero()[0]
     call = reading.call_of_activity[rows]
     lanes = (calls.thread[call], acts.stream[rows], acts.context[rows], acts.device[rows])
     wrong = np.zeros(len(acts), np.bool_)
@@ -188,9 +188,9 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
     ours = (of_round != NO_ID) & (ran_by != NO_ID)
     ours &= among(acts.device, acts.device[sentinels])
     ours &= among(acts.context, acts.context[sentinels])
-    rows = np.flatnonzero(ours)
+    rows = ours.nonzero()[0]
     rows = rows[np.argsort(of_round[rows], kind="stable")]
-    number, begins = of_round[rows], np.flatnonzero(np.diff(of_round[rows], prepend=NO_ID))
+    number, begins = of_round[rows], np.diff(of_round[rows], prepend=NO_ID).nonzero()[0]
     if len(begins) < 2:
         return []
     first, last = np.minimum.reduceat(acts.start[rows], begins), acts.end[rows]
@@ -385,7 +385,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     """
     trace, round_of_call = reading.trace, reading.round_of_call
     are_graphs = trace.calls.name.matching(vocabulary.GRAPH_LAUNCH)
-    replays = np.flatnonzero(are_graphs & (round_of_call != NO_ID))
+    replays = (are_graphs & (round_of_call != NO_ID)).nonzero()[0]
     if not len(replays):
         return "none", []
     children, seen = reading.activities_of_call[replays], trace.recording.replays or ()
@@ -412,7 +412,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
 
 def _check_rounds_of_replays(rounds: Ints, children: Ints) -> list[str]:
     """What to say of replays whose children differ from round to round."""
-    of_rounds = np.split(children, np.flatnonzero(np.diff(rounds)) + 1)  # in order of time
+    of_rounds = np.split(children, np.diff(rounds).nonzero()[0] + 1)  # in order of time
     if len(of_rounds) < _PROVING_REPLAYS:
         return []
     if all(np.array_equal(one, of_rounds[0]) for one in of_rounds):

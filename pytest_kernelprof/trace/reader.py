@@ -376,7 +376,7 @@ class Builder:
             activities["announced"] = columns.Coded(announced, tuple(self._announced))
         tables = {}
         for number, table in enumerate(events.TABLES):
-            rows = np.flatnonzero(table_of_span == number)
+            rows = (table_of_span == number).nonzero()[0]
             order = np.argsort(spans["start"][rows], kind="stable")
             tables[table] = {name: column[rows[order]] for name, column in spans.items()}
             if table == "activity":
