@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -65,6 +65,7 @@ HAS_INPUTS, _INPUTS = b'"record_shapes"', b'"Input Dims"'
 _EVENTS_KEY = re.compile(rb'"traceEvents"')
 _BEFORE_EVENTS = re.compile(_EVENTS_KEY.pattern + rb":( ?)\[(?=\s*?(\n *|)\{)")
 _AFTER_EVENTS = rb"(?=\s*\]\s*[,}])"
+_AS_TORCH = b"\n  "  # which says in front whether there are inputs, and indents all else by more
 
 
 class Chunks:
@@ -91,7 +92,7 @@ class Chunks:
         if before is None:
             raise msgspec.DecodeError("another layout")
         (space, line), head = before.groups(), bytes(self._buffer[1 : before.end()])
-        has_inputs = HAS_INPUTS in head or _INPUTS in self._buffer
+        has_inputs = HAS_INPUTS in head or (line != _AS_TORCH and _INPUTS in self._buffer)
         self.decoder = events.Decoder(self._inputs if has_inputs else "none")
         self._drop(before.end())
         more, end = True, line + b"}"
@@ -101,7 +102,8 @@ class Chunks:
             if more and cut >= 0:
                 yield self._decode(cut + len(end))
                 self._drop(cut + len(end) + 1)  # the comma as well
-        after = re.compile(re.escape(end) + _AFTER_EVENTS).search(self._buffer, 0, self._filled)
+        first = max(0, cut) if line == _AS_TORCH else 0
+        after = re.compile(re.escape(end) + _AFTER_EVENTS).search(self._buffer, first, self._filled)
         around = head + self._buffer[after.end() : self._filled] if after else b""
         once = len(_EVENTS_KEY.findall(around)) == 1
         if after is None or not once or has_inputs != (HAS_INPUTS in around):
@@ -282,6 +284,17 @@ _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
 _NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 
 
+# What a trace calls its tables, in the order of ``events.TABLES``.
+_TABLES = {
+    "operators": columns.Operators,
+    "calls": columns.Calls,
+    "activities": columns.Activities,
+    "waits": columns.Waits,
+    "overheads": columns.Spans,
+    "frames": columns.Frames,
+}
+
+
 class Builder:
     """Takes events and turns them into columns."""
 
@@ -340,30 +353,22 @@ class Builder:
         codes: dict[int | str, int] = {}
         processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.known]
         process_of_thread = np.array(processes, np.int64)
-        tables = self._tables()
-        activities = tables["activity"]
-        activities["process"] = process_of_thread[activities["thread"]]
-        calls = _filled(columns.Calls, tables["call"])
+        tables = self._tables(process_of_thread)
         return columns.Trace(
             source=source,
-            operators=_filled(columns.Operators, tables["operator"]),
-            calls=calls,
-            activities=_filled(columns.Activities, activities),
-            waits=_filled(columns.Waits, tables["wait"]),
-            overheads=_filled(columns.Spans, tables["overhead"]),
-            frames=_filled(columns.Frames, tables["frame"]),
+            **tables,
             flows=_flows(self._arrows),
             threads=tuple(thread for _, thread in self._threads.known),
             process_of_thread=process_of_thread,
             devices=_devices(document),
             recording=_recording(document.kernelprof, source),
-            back_end=back_end_of(categories, calls.name.distinct()),
+            back_end=back_end_of(categories, tables["calls"].name.distinct()),
             categories=frozenset(categories),
             rank=_rank(document),
         )
 
-    def _tables(self) -> dict[str, dict[str, Any]]:
-        """The columns of each table, sorted by start."""
+    def _tables(self, process_of_thread: Ints) -> dict[str, Any]:
+        """Each table, sorted by start."""
         spans, activities = _joined(self._spans), _joined(self._activities)
         table_of_span, spans["kind"] = np.divmod(spans.pop("category"), events.KINDS)
         spans["annotation"] = spans["kind"].astype(np.bool_)
@@ -375,12 +380,15 @@ class Builder:
         if len(self._announced) > 1:
             activities["announced"] = columns.Coded(announced, tuple(self._announced))
         tables = {}
-        for number, table in enumerate(events.TABLES):
+        for number, (name, table) in enumerate(_TABLES.items()):
             rows = (table_of_span == number).nonzero()[0]
             order = np.argsort(spans["start"][rows], kind="stable")
-            tables[table] = {name: column[rows[order]] for name, column in spans.items()}
-            if table == "activity":
-                tables[table] |= {name: column[order] for name, column in activities.items()}
+            rows = rows[order]
+            found = {one.name: spans[one.name][rows] for one in fields(table) if one.name in spans}
+            if table is columns.Activities:
+                found |= {one: column[order] for one, column in activities.items()}
+                found["process"] = process_of_thread[spans["thread"][rows]]
+            tables[name] = table(**found)
         return tables
 
 
@@ -422,15 +430,6 @@ def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
             )
     values = [Decimal(bytes(text).decode()) for text in texts]
     return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
-
-
-Table = TypeVar("Table", bound=columns.Spans)
-
-
-def _filled(table: type[Table], found: dict[str, Any]) -> Table:
-    """A table of those columns that it has."""
-    named: Any = {one.name: found.get(one.name) for one in fields(table)}
-    return table(**named)
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
