@@ -192,9 +192,9 @@ def _place(frame: FrameType) -> tuple[Any, ...]:
 def _threads() -> dict[Any, str]:
     """Threads that have work, by the thread and what it is at; work that is queued for a pool or
     for an event loop of another thread."""
-    known = {one.ident: one for one in Real.threads()}
-    found = dict[Any, str]()
-    for number, frame in _other_threads().items():
+    found, others = dict[Any, str](), _other_threads()
+    known = {one.ident: one for one in Real.threads()} if others else {}
+    for number, frame in others.items():
         thread = known.get(number)
         if _passes(frame, _HELPERS) or _hears_xdist(frame):
             continue
@@ -210,7 +210,7 @@ def _threads() -> dict[Any, str]:
         if queue is not None and queue.qsize():
             found["queued", id(queue)] = words
     with contextlib.suppress(Exception):
-        found |= _of_other_asyncio_loops()
+        found |= _of_other_asyncio_loops(others.values())
     return found
 
 
@@ -278,16 +278,16 @@ def _tasks() -> dict[Any, str]:
     return found
 
 
-def _of_other_asyncio_loops() -> dict[Any, str]:
+def _of_other_asyncio_loops(innermost: Iterable[FrameType]) -> dict[Any, str]:
     """What loops that this thread does not run are to run yet. Their callbacks come and go: more
-    than before are new."""
+    than before are new. ``innermost``: the frames of the other threads."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return {}
     tasks: Any = asyncio.tasks
     every: Any = getattr(tasks, "_scheduled_tasks", getattr(tasks, "_all_tasks", ()))
     loops = {task.get_loop() for task in list(every)}
-    frames = itertools.chain.from_iterable(map(_outwards, _other_threads().values()))
+    frames = itertools.chain.from_iterable(map(_outwards, innermost))
     loops |= {frame.f_locals["self"] for frame in frames if _where(frame) == _LOOP}
     found = dict[Any, str]()
     for loop in loops - {asyncio._get_running_loop()}:
