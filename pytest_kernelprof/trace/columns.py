@@ -243,8 +243,8 @@ class Activities(Spans):
     context: Ints
     stream: Ints
     bytes: Ints
-    registers: Ints
-    shared_memory: Ints
+    registers: Coded[int]
+    shared_memory: Coded[int]
     grid: Coded[tuple[int, int, int]]
     block: Coded[tuple[int, int, int]]
     announced: Coded[Announced | None] | None = None

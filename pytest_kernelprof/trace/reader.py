@@ -206,8 +206,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-# How an activity is launched.
-_WAY = ("device", "context", "stream", "registers", "shared_memory", "grid", "block")
+# How an activity is launched: where, which columns compare, and with what, which is only shown.
+_SHOWN = ("registers", "shared_memory", *SIZES)
+_WAY = ("device", "context", "stream", *_SHOWN)
 
 
 _Thread = tuple[int | str, int | str]
@@ -267,7 +268,7 @@ class Ways(columns.Different[Any]):
         values = {name: [way[i] for way in self._known] for i, name in enumerate(_WAY)}
         return {
             name: columns.Coded(codes, of_ways)
-            if name in SIZES
+            if name in _SHOWN
             else array(of_ways, np.int32 if name in _NARROW else np.int64)[codes]
             for name, of_ways in values.items()
         }
