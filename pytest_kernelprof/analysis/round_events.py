@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -91,13 +90,7 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
 
 def directions(copies: Names) -> Names:
     """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
-    return Names(copies.codes, [_direction(text) for text in copies.values])
-
-
-@functools.lru_cache(maxsize=4096)
-def _direction(name: str) -> str:
-    match = vocabulary.DIRECTION.search(name)
-    return f"{match[1]}2{match[2]}".lower() if match else "?"
+    return Names(copies.codes, list(map(vocabulary.direction_of, copies.values)))
 
 
 def waits_of(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:

@@ -316,17 +316,14 @@ class Decoder:
 
 
 def _first_known(*found: Any) -> Any:
-    for one in found:
-        if one is not None:
-            return one
-    return NO_ID
+    known = [one for one in found if one is not None]
+    return known[0] if known else NO_ID
 
 
 def _need_other_names(chunk: Chunk, categories: Categories) -> bool:
     """Whether what we read of some event stands under another name in its arguments."""
-    if not vocabulary.OLD_CATEGORIES.isdisjoint(categories):
-        return True
-    return NO_ID in [event.args.stream for event in chunk.activities]
+    is_old = not vocabulary.OLD_CATEGORIES.isdisjoint(categories)
+    return is_old or NO_ID in [event.args.stream for event in chunk.activities]
 
 
 def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

@@ -209,6 +209,7 @@ def _said(wrong: Bools, table: Spans, words: str, more: str = "") -> list[str]:
     return [f"{int(wrong.sum())} {words} ({vocabulary.tally(table.name[wrong])}){more}"]
 
 
+_BUFFERS_FULL = "the profiler stopped collecting: its buffers were full; profile less work"
 _PROVING_REPLAYS = 3
 
 _SLOWEST = 0.8
@@ -243,7 +244,7 @@ def _check_device(reading: Reading) -> Integrity:
         *_check_recorded(trace),
         *_check_duplicates(reading),
         *_check_durations(reading),
-        *_check_recording(trace),
+        *[_BUFFERS_FULL] * trace.recording.collection_stopped,
         *_check_late_work(reading),
         *_check_contexts(reading),
         *_check_repeated(reading),
@@ -321,11 +322,9 @@ def _check_rounds(reading: Reading) -> list[str]:
 
 
 def _check_sentinels(layout: Layout) -> list[str]:
-    if layout.sentinels_seen is None:
-        return []
     return [
         f"the {which} sentinel kernel of the session was not recorded"
-        for which, seen in zip(("first", "last"), layout.sentinels_seen, strict=True)
+        for which, seen in zip(("first", "last"), layout.sentinels_seen or (), strict=False)
         if not seen
     ]
 
@@ -363,9 +362,8 @@ def _check_recorded(trace: Trace) -> list[str]:
 def names_no_kernels(trace: Trace) -> str:
     """Why kernels cannot be counted where the device's records are no kernels; empty where they
     are."""
-    if trace.back_end != vocabulary.MTIA:
-        return ""
-    return "not available: the records of an MTIA device do not name its kernels"
+    words = "not available: the records of an MTIA device do not name its kernels"
+    return words if trace.back_end == vocabulary.MTIA else ""
 
 
 def _check_duplicates(reading: Reading) -> list[str]:
@@ -428,12 +426,6 @@ def _check_durations(reading: Reading) -> list[str]:
     least = acts.start if reading.trace.whole_microseconds else acts.start + 1
     wrong = (ours != NO_ID) & (acts.kind == KERNEL) & (acts.end < least)
     return _said(wrong, acts, "kernels have no positive duration")
-
-
-def _check_recording(trace: Trace) -> list[str]:
-    if trace.recording.collection_stopped:
-        return ["the profiler stopped collecting: its buffers were full; profile less work"]
-    return []
 
 
 def _check_contexts(reading: Reading) -> list[str]:

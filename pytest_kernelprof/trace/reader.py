@@ -63,7 +63,7 @@ _LONGEST_EVENT = 1 << 26
 # groups are what separates two events: after the comma, or before the braces where that is a line.
 HAS_INPUTS, _INPUTS = b'"record_shapes"', b'"Input Dims"'
 _EVENTS_KEY = re.compile(rb'"traceEvents"')
-_BEFORE_EVENTS = re.compile(_EVENTS_KEY.pattern + rb":( ?)\[(?=\s*?(\n *|)\{)")
+_BEFORE_EVENTS = re.compile(_EVENTS_KEY.pattern + rb":( ?)\[(?=(?:\s*(\n +))?\{)")
 _AFTER_EVENTS = rb"(?=\s*\]\s*[,}])"
 _AS_TORCH = b"\n  "  # which says in front whether there are inputs, and indents all else by more
 
@@ -91,14 +91,14 @@ class Chunks:
         before = _BEFORE_EVENTS.search(self._buffer, 0, self._filled)
         if before is None:
             raise msgspec.DecodeError("another layout")
-        (space, line), head = before.groups(), bytes(self._buffer[1 : before.end()])
+        (space, line), head = before.groups(b""), bytes(self._buffer[1 : before.end()])
         has_inputs = HAS_INPUTS in head or (line != _AS_TORCH and _INPUTS in self._buffer)
         self.decoder = events.Decoder(self._inputs if has_inputs else "none")
         self._drop(before.end())
-        more, end = True, line + b"}"
+        more, end, begin = True, line + b"}", b"," + (line + b"{" if line else space + b'{"')
         while more:
             more = self._fill()
-            cut = self._buffer.rfind(end + b"," + (line or space) + b"{", 0, self._filled)
+            cut = self._buffer.rfind(end + begin, 0, self._filled)
             if more and cut >= 0:
                 yield self._decode(cut + len(end))
                 self._drop(cut + len(end) + 1)  # the comma as well
@@ -108,7 +108,7 @@ class Chunks:
         once = len(_EVENTS_KEY.findall(around)) == 1
         if after is None or not once or has_inputs != (HAS_INPUTS in around):
             raise msgspec.DecodeError("another layout")
-        self.around = escape_quotes(around)
+        self.around = escape_quotes(around) if line else around  # it knows a name by its line
         yield self._decode(after.end())
 
     def _decode(self, end: int) -> Chunk:
@@ -160,33 +160,28 @@ def column_of(name: str, values: Sequence[Any]) -> Any:
     """Whole numbers, or texts of them, of a field.
 
     Raises:
-        DoesNotFitError: one is none.
+        DoesNotFitError: one is none, or does not fit.
     """
     try:
         found = array(values, np.int64)
-    except (ValueError, TypeError):
-        found = array([_whole_number(name, value) for value in values], np.int64)
+    except (ValueError, TypeError, OverflowError):
+        found = array([number_of(name, value) for value in values], np.int64)
     return np.where(found < _NO_IDS_BELOW, columns.NO_ID, found) if name in _IDS else found
 
 
 def number_of(name: str, value: Any) -> int:
-    """One such number.
+    """A number, or the text of one: ROCm writes "2560" and "0x0".
 
     Raises:
         DoesNotFitError: it is none, or does not fit the bits that the field has.
     """
-    found, bits = _whole_number(name, value), 32 if name in _NARROW else 64
-    if found.bit_length() >= bits:
+    try:
+        found = int(value, 0) if isinstance(value, str) else int(value)
+    except (ValueError, TypeError, OverflowError):
+        raise DoesNotFitError(f"Expected a number, got {value!r:.60} - at args.{name}") from None
+    if found.bit_length() >= (bits := 32 if name in _NARROW else 64):
         raise DoesNotFitError(f"Expected a number of {bits} bits - at args.{name}")
     return found
-
-
-def _whole_number(name: str, value: Any) -> int:
-    """A number, or the text of one: ROCm writes "2560" and "0x0"."""
-    try:
-        return int(value, 0) if isinstance(value, str) else int(value)
-    except (ValueError, TypeError):
-        raise DoesNotFitError(f"Expected a number, got {value!r:.60} - at args.{name}") from None
 
 
 def size_of(name: str, size: Any) -> tuple[int, int, int]:
@@ -405,9 +400,7 @@ def _ends(start: Ints, durations: Sequence[float]) -> Ints:
 
 def nanoseconds(times: Sequence[msgspec.Raw | float]) -> Ints:
     """Exact int64 nanoseconds from decimal microseconds: text, or floats that lie close enough."""
-    if not times:
-        return np.empty(0, np.int64)
-    if isinstance(times[0], float):
+    if all(isinstance(one, float) for one in times[:1]):
         us = array(times, np.float64)
         whole = np.floor(us)
         found: Ints = whole.astype(np.int64) * 1000
@@ -628,8 +621,7 @@ def _rank(document: _Document) -> int | None:
 
 def _devices(document: _Document) -> tuple[dict[str, Any], ...]:
     listed = document.deviceProperties or document.computeProperties
-    if not isinstance(listed, list):
-        return ()
+    listed = listed if isinstance(listed, list) else []
     return tuple(one for one in listed if isinstance(one, dict))
 
 

@@ -120,7 +120,15 @@ def operation_of(name: str) -> str:
 # Copies name the kinds of memory that they go between.
 PAGEABLE = re.compile("Pageable")
 TO_PAGEABLE = re.compile("-> Pageable")
-DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
+_DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
+
+
+@functools.lru_cache(maxsize=4096)
+def direction_of(name: str) -> str:
+    """The direction of a memcpy of that name: "h2d", "d2h", "d2d", "p2p", or "?"."""
+    match = _DIRECTION.search(name)
+    return f"{match[1]}2{match[2]}".lower() if match else "?"
+
 
 # Signs of cold code.
 COLD_OVERHEAD = re.compile(r"lazy function loading|module loading", re.I)

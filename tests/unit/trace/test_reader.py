@@ -252,6 +252,54 @@ def test_torchs_own_layout_reads_as_any_other(tmp_path: Path) -> None:
         assert getattr(one, table).name.tolist() == getattr(other, table).name.tolist()
 
 
+def _in_old_layout(document: dict[str, object]) -> str:
+    """As Kineto wrote it in 2021: an empty line before the events, and none after them."""
+    text = json.dumps(document, indent=1).replace('"traceEvents": [', '"traceEvents": [\n')
+    return text.replace("\n ]\n}", "\n]}")
+
+
+LAYOUTS = {
+    "indented": lambda document: json.dumps(document, indent=2),
+    "in one line": json.dumps,
+    "in one line, close": lambda document: json.dumps(document, separators=(",", ":")),
+    "old": _in_old_layout,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("inputs", ["before", "after", "nowhere"])
+def test_the_layouts_of_other_programs_are_read_in_chunks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, inputs: str
+) -> None:
+    ends: dict[str, object] = {"deviceProperties": [{"id": 0}, {"id": 1}], "traceName": "a"}
+    args = {} if inputs == "nowhere" else {"Input Dims": [[2], []]}
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"}}, {{ {i}", "ts": i, "dur": 1, "args": args}
+        for i in range(4_000)
+    ]
+    flag = {"record_shapes": 1}
+    head, tail = {"before": (flag, {}), "after": ({}, flag), "nowhere": ({}, {})}[inputs]
+    document = {"schemaVersion": 1, **head, "traceEvents": events}
+    if layout != "old":
+        document |= {**ends, **tail}
+    elif inputs == "after":
+        pytest.skip("it has nothing after its events")
+    (tmp_path / "t.json").write_text(LAYOUTS[layout](document))
+    monkeypatch.delattr("pytest_kernelprof.trace.reader.whole")
+    trace = read_trace(tmp_path / "t.json")
+    assert trace.operators.name.tolist() == [event["name"] for event in events]
+    assert (trace.operators.has_inputs is not None) == (inputs != "nowhere")
+    assert len(trace.devices) == (0 if layout == "old" else 2)
+
+
+def test_of_a_file_in_one_line_nothing_is_taken_for_a_name(tmp_path: Path) -> None:
+    events = [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]
+    devices = [{"id": 0, "name": "H200"}]
+    document = {"traceName": "a", "deviceProperties": devices, "traceEvents": events, "by": "b"}
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    assert read_trace(tmp_path / "t.json").devices == tuple(devices)
+
+
 def test_a_file_of_torchs_layout_is_cut_only_between_events(tmp_path: Path) -> None:
     tricky = "},\n  {\n  ],"  # in a name it is escaped, and no end of an event
     events: list[dict[str, object]] = [

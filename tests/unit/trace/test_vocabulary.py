@@ -16,7 +16,6 @@ from pytest_kernelprof.trace.vocabulary import (
     COLD_CALL,
     COLD_OVERHEAD,
     COMPILATION,
-    DIRECTION,
     GRAPH_LAUNCH,
     LAUNCH,
     MEMCPY_CALL,
@@ -26,6 +25,7 @@ from pytest_kernelprof.trace.vocabulary import (
     POLLING,
     TO_PAGEABLE,
     WAIT_CALL,
+    direction_of,
     table_of,
 )
 
@@ -117,10 +117,8 @@ def test_names_that_a_pattern_knows_and_names_that_it_does_not(
 
 
 def test_a_direction_is_where_a_copy_comes_from_and_goes_to() -> None:
-    found = DIRECTION.search("Memcpy DtoH (Device -> Pageable)")
-    assert found is not None
-    assert found.groups() == ("D", "H")
-    assert DIRECTION.search("Memcpy (Unknown)") is None
+    assert direction_of("Memcpy DtoH (Device -> Pageable)") == "d2h"
+    assert direction_of("Memcpy (Unknown)") == "?"
 
 
 def test_names_are_matched_one_by_one() -> None:
