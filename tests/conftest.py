@@ -52,14 +52,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Before xdist starts workers, and after the plugin has set what torch reads when it is loaded.
 
     To load torch with its compiler takes 6 s: once for all workers, where none of them is to be
-    measured by coverage, which would not see them begin."""
+    measured by coverage, which would not see them begin, and not on a GPU, whose profiler is not to
+    be loaded before a process is forked."""
     config = session.config
     if hasattr(config, "workerinput") or not config.getoption("tx", None):
         return
     folder = tempfile.TemporaryDirectory(prefix="workers-")
     config.add_cleanup(folder.cleanup)
     config.stash[SHARED] = Path(folder.name)
-    plain = set(config.option.tx) == {"popen"}
+    plain = set(config.option.tx) == {"popen"} and shutil.which("nvidia-smi") is None
     if plain and hasattr(os, "pidfd_open") and "COVERAGE_PROCESS_CONFIG" not in os.environ:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         python = warm_python.make(Path(folder.name), os.getpid(), compiler=True)

@@ -35,6 +35,8 @@ RoundStep = Literal["open", "take", "close", "leave"]
 """A step of taking rounds of a call: "open" a profiler session, "take" rounds now, "close" the
 session and answer what they took, "leave" the session, if one is open, without reading it."""
 
+NO_SUCH_TEST = "the test is not in the baseline"
+"""What a worker answers of one that it does not have."""
 _SIZE = struct.Struct("!Q")
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20

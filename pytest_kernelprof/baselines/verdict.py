@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST
 from pytest_kernelprof.baselines.revision import named
 from pytest_kernelprof.comparison.comparability import Difference, differences, forbidding
 from pytest_kernelprof.comparison.judge import deltas, lost_words
@@ -44,7 +45,8 @@ def judge(
         timed: the calls that were timed in turn, by the labels of their profiles.
     """
     if isinstance(answer, str):
-        return not_compared(current, f"the baseline cannot run it: {answer}")
+        is_new = answer == NO_SUCH_TEST
+        return not_compared(current, answer if is_new else f"the baseline cannot run it: {answer}")
     baseline = answer.test.profiles if answer.test else ()
     why = _why_not_compared(current, baseline, answer)
     found = not_compared(current, why) if why else _judged(current, baseline, timed)

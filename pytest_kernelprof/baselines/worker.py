@@ -507,4 +507,4 @@ def _why_missing(test: str, errors: Environment[str, str]) -> str:
     """Why a worker does not have a test."""
     file = test.partition("::")[0]
     found = errors.get(file) or next((w for f, w in errors.items() if test.startswith(f)), "")
-    return found or "the test does not exist"
+    return found or protocol.NO_SUCH_TEST

@@ -80,12 +80,14 @@ _MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half"
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
 _MANGLED_NUMBER = re.compile(r"(?<=L[a-z])\d{1,18}(?=E)|E\d{1,18}E")
 _DIGITS = 4
-_KEPT_DIGITS = re.compile(rf" (?!bf16$)[0-9a-f]{{{_DIGITS}}}$")
+_KEPT = re.compile(rf"((?: (?:{'|'.join(_NAMES_OF_TYPES)}))?) (?!bf16$)[0-9a-f]{{{_DIGITS}}}$")
 
 
-def without_digits(name: str) -> str:
-    """A name from a file without the digits that tell it from others of its short name."""
-    return _KEPT_DIGITS.sub("", name)
+def _forms(name: str) -> tuple[str, ...]:
+    """A name from a file without the type and digits that tell it from others of its short name,
+    without the digits, and as it is."""
+    found = _KEPT.search(name)
+    return (name[: found.start()], name[: found.end(1)], name) if found else (name,)
 
 
 def tell_apart(names: Iterable[str]) -> dict[str, str]:
@@ -96,9 +98,9 @@ def tell_apart(names: Iterable[str]) -> dict[str, str]:
     number.
     """
     told = {name: short_name(name) for name in sorted(set(names))}
-    often = Counter(map(without_digits, told.values()))
+    often = Counter(form for short in told.values() for form in {*_forms(short)})
     told = {
-        name: short if often[bare := without_digits(short)] > 1 else bare
+        name: next(form for form in _forms(short) if often[form] == 1 or form == short)
         for name, short in told.items()
     }
     for evidence in (_types_of, _numbers_of, _tokens_of):

@@ -110,7 +110,7 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
         bound = _bound(kind.make, args, kwargs)
         return kind.make(*bound.args, **bound.kwargs)
     except (ValueError, TypeError, OverflowError) as error:
-        raise MarkerError(f"{name}: {error}. The form is: {kind.form}") from error
+        raise MarkerError(f"{name}: {error}. Write {kind.form}") from error
 
 
 def parse_keyword(name: str, value: Any) -> Limit:
@@ -145,7 +145,7 @@ def parse_assertion(name: str, value: Any) -> Limit:
         return _speedup(parse_times(value)) if name == "min_speedup" else _slack(value)
     except (ValueError, TypeError) as error:
         form = "min_speedup(1.5)" if name == "min_speedup" else 'not_slower(by="2%")'
-        raise MarkerError(f"{name}: {error}. The form is: {form}") from error
+        raise MarkerError(f"{name}: {error}. Write {form}") from error
 
 
 def _unknown(name: str) -> str:

@@ -102,8 +102,8 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
         if meant and name not in _registered(item.config):
             form = KINDS[meant].form if meant in KINDS else options_form
             raise MarkerError(
-                f"@pytest.mark.{name} is not a marker; did you mean {meant}? The form is: "
-                f"{form}. (If {name} is your own marker, register it.)"
+                f"@pytest.mark.{name} is not a marker; did you mean {meant}? Write "
+                f"{form}, or register {name} if it is your own marker"
             )
 
 

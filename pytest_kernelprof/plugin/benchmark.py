@@ -137,7 +137,7 @@ class KernelBenchmark:
         refuse_no_callable(fn, "kernel_benchmark", "times")
         if timer not in get_args(Timer):
             raise errors.MarkerError(
-                f'timer={timer!r}: expected "wall" or "cuda". The form is: kernel_benchmark(fn, '
+                f'timer={timer!r}: expected "wall" or "cuda". Write kernel_benchmark(fn, '
                 '*args, timer="cuda"); a callable that takes a timer of its own is called with '
                 'kernel_benchmark.run(fn, args, {"timer": ...})'
             )

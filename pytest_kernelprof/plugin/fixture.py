@@ -541,10 +541,10 @@ def _check_callables(callables: object, reference: object) -> None:
     """Raise MarkerError unless these are callables by name, and the reference one of them."""
     form = 'compare_all({"eager": f, "fused": g}, x, reference="eager")'
     if not isinstance(callables, Mapping) or len(callables) < 2:
-        raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
+        raise MarkerError(f"expected two callables or more, by name. Write {form}")
     for name, fn in callables.items():
         if not isinstance(name, str):
-            raise MarkerError(f"{name!r}: expected a name as text. The form is: {form}")
+            raise MarkerError(f"{name!r}: expected a name as text. Write {form}")
         if not callable(fn):
             raise MarkerError(
                 f"{name}: expected a callable, got {type(fn).__name__} {reprlib.repr(fn)}; write "
@@ -552,7 +552,7 @@ def _check_callables(callables: object, reference: object) -> None:
             )
     if not isinstance(reference, str) or reference not in callables:
         names = ", ".join(map(repr, callables))
-        raise MarkerError(f"reference={reference!r} is not one of {names}. The form is: {form}")
+        raise MarkerError(f"reference={reference!r} is not one of {names}. Write {form}")
 
 
 def _check_checks(check: object, fresh: object) -> None:

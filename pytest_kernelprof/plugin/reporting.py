@@ -323,7 +323,7 @@ class _Marked(code.ReprEntry):
 
         is_red = False
         for line in self.lines:
-            is_red = line.startswith(("> ", "+ ", "~ ")) or (is_red and line.startswith(_FAR))
+            is_red = line.startswith(("> ", "+ ", "? ", "~ ")) or (is_red and line.startswith(_FAR))
             before, label, rest = line.partition(f" {TO_DO}")
             tw.write(before + label if rest else "", bold=True)
             tw.line(rest or line, red=is_red)
@@ -371,7 +371,7 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
 
 _OF_EACH = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+")
 """Measured times, the line that has the limits, and where lines are broken."""
-_WORTH_FOLDING = 4
+_WORTH_FOLDING = 5
 """Lines."""
 _LONGEST = 300
 

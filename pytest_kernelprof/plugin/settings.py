@@ -345,7 +345,7 @@ class Settings:
             if mark.args:
                 raise MarkerError(
                     f"{OPTIONS_MARKER}: takes keyword arguments only, got {mark.args!r}. "
-                    f"The form is: {OPTIONS_FORM}"
+                    f"Write {OPTIONS_FORM}"
                 )
             for name, value in mark.kwargs.items():
                 merged.setdefault(name, check_option(name, value))
@@ -428,11 +428,11 @@ def check_option(name: str, value: object) -> Any:
         MarkerError: with the right form.
     """
     if name not in MARKED:
-        raise MarkerError(f"{OPTIONS_MARKER}: unknown option {name!r}. The form is: {OPTIONS_FORM}")
+        raise MarkerError(f"{OPTIONS_MARKER}: unknown option {name!r}. Write {OPTIONS_FORM}")
     kind = MARKED[name]
     try:
         return kind.check(value)
     except ValueError:
         raise MarkerError(
-            f"{name}={value!r}: expected {kind.expected}. The form is: {OPTIONS_FORM}"
+            f"{name}={value!r}: expected {kind.expected}. Write {OPTIONS_FORM}"
         ) from None

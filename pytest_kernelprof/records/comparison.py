@@ -242,10 +242,10 @@ class KernelDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def new_positions(self) -> frozenset[int] | None:
-        """The kernels that the current side alone has, by their positions from 0; None where it
-        cannot be told of each which one it is."""
+        """The kernels that the current side alone has, by their positions from 0, of equal ones
+        that stand next to each other any of them; None where not all are known."""
         come = [one for one in self.added_or_removed if one.current is not None]
-        if self.left_out or any(one.lines or len(one.positions) != one.times for one in come):
+        if self.left_out or any(len(one.positions) != one.times for one in come):
             return None
         return frozenset(at - 1 for one in come for at in one.positions)
 

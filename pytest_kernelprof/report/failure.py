@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,15 +21,16 @@ from pytest_kernelprof.units import format_time, printable
 
 INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
-MARGINS = (INDENT, "> ", "+ ", "- ", "~ ")
+MARGINS = (INDENT, "> ", "+ ", "? ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
+_SIGNS = ("+ new", "? new, one of these", "- gone", "~ changed")
 _AGAIN = re.compile(rf"\n{INDENT}{advice.AGAIN}:\n.*")
 """The command below what to do."""
 _UPDATE = re.compile(r"\s+with\s+--kernelprof-update[^\n]*(?:\n +--kernelprof-device=cpu)?$")
 """What accepts in a snapshot, without the test."""
 MOST_LINES = 3
 """The code of so many lines is shown."""
-_STYLE = Style(80 - len(INDENT))
+_STYLE, _HEAD = Style(80 - len(INDENT)), 80 - len("E   ")
 
 
 def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
@@ -74,26 +75,32 @@ def _heads(
     Summaries show the first line alone, and cut its end."""
     heads, more = [], []
     said: set[Cause] = set()
+    was, base = _counts_of(told), base.partition(" (")[0]
     for one, excess in zip(told, found, strict=True):
         head, rest, between = verdicts.verdict_line(one, doubt), "", ""
         if one.comparison is not None and _of_revision(one) and one.outcome == "failed":
+            if was:  # said beside the limits
+                continue
             head = f"worse than {base}: {verdicts.delta_words(one.comparison)}"
             head, between, rest = head.partition(" in ")
+            rest, _, margin = rest.partition("), ")
+            head, rest = (f"{head}, {margin}", f"{rest})") if margin else (head, rest)
         elif not one.metric:
             head, between, rest = head.partition("; ")
         elif one.unit == "us" and one.outcome == "failed":
             sure = verdicts.how_sure(one)
             rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
             head = head.replace(f" ({sure})", "", 1)
+        head += f" (was {was[one.metric]} in {base})" if one.metric in was else ""
         more += [between.lstrip("; ") + rest] if rest else []
         excess = Cause("") if excess in said else excess
         said.add(excess)
         there, words = wording.cause_lines(excess), wording.signed(excess)
         lines = f" at {there}" if there else ""
         beside = f"{lines}: {words}" if words else lines
-        if width_of(head + beside) <= _STYLE.width:
+        if width_of(head + beside) <= _HEAD:
             head += beside
-        elif not words or width_of(head + lines) <= _STYLE.width:
+        elif not words or width_of(head + lines) <= _HEAD:
             head += lines
             more += filter(None, [words])
         else:  # the line is below with its code, if that is known
@@ -101,9 +108,22 @@ def _heads(
         heads.append(head)
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
-    if over > 1 and width_of(heads[0] + also) <= _STYLE.width:
+    if over > 1 and width_of(heads[0] + also) <= _HEAD:
         heads[0] += also
     return heads, more
+
+
+def _counts_of(told: Sequence[Verdict]) -> dict[str, str]:
+    """What the revision has of each count that is worse, where limits on these very counts are
+    broken as well; else nothing."""
+    failed = [one for one in told if one.outcome == "failed" and not one.qualifier]
+    found = [one.comparison for one in failed if one.comparison is not None and _of_revision(one)]
+    worse = {
+        one.name: f"{one.baseline:.0f}" for each in found for one in verdicts.telling(each.worse)
+    }
+    timed = any(one.paired is not None and one.paired.change == "worse" for one in found)
+    over = {one.metric for one in failed if one.of_limit and one.unit == "count"}
+    return worse if over.issuperset(worse) and not timed else {}
 
 
 def comparison_message(comparison: Comparison) -> str:
@@ -152,9 +172,12 @@ def worse_message(
 
 
 def error_message(words: str, place: Place) -> str:
-    """Return an error in words: its first sentence, the others below it, and the line."""
-    head, _, rest = words.partition(". ")
-    return "\n".join([head, *_indented([*_wrapped([rest]), *code_lines(place)])])
+    """Return an error in words: its first sentence, the others below it, and the line; what to do
+    comes last."""
+    head, rest = advice.told_by(words)
+    hint, line = advice.hint_of(words), code_lines(place)
+    todo = ["", *_wrapped([f"{advice.TO_DO}{hint}"])]
+    return "\n".join([head, *_indented([*line, *todo] if hint else [*_wrapped([rest]), *line])])
 
 
 def _of_revision(verdict: Verdict) -> bool:
@@ -193,13 +216,15 @@ def code_of(place: Place) -> str:
 
 
 def written_at(task: Task, code: Callable[[Place], str]) -> list[str]:
-    """Return the code of a task's lines where it is known, without that of the call.
+    """Return the code of a task's lines where it is known, of several with their numbers; without
+    that of the call.
 
     Args:
         code: the code of a line; empty where it is not known.
     """
-    lines = (code(place) for place in task.places if place != task.call)
-    return list(filter(None, lines))[:MOST_LINES]
+    lines = [(one.line, code(one)) for one in task.places if one != task.call]
+    lines = [(number, text) for number, text in lines if text][:MOST_LINES]
+    return [f"{number}  {text}" if lines[1:] else text for number, text in lines]
 
 
 def code_lines(place: Place) -> list[str]:
@@ -255,8 +280,7 @@ def _kernel_lines(
     lines = _changes(profile, style, bases)
     counted = kernel_tables.NOUNS[judged.environment.kind].kernel
     if new:
-        marks = ["+ new"] * bool(new.positions) + ["- gone"] * bool(new.gone)
-        lines = [f"{INDENT}against {bases[new.source]}: {', '.join(marks)}"]
+        lines = [_legend(bases[new.source], [*new.marks.values(), *("-" * bool(new.gone))])]
     if lines and not new:
         in_turn = verdicts.timed_in_turn(profile)
         broken = (one for one in profile.verdicts if one.of_limit and one.outcome == "failed")
@@ -281,12 +305,16 @@ def _changes(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     lines = []
     for one in (one for one in found if one.change in ("worse", "changed", "undecided")):
         if told := kernel_tables.diff_lines(one, style.within(-len(INDENT))):
-            there = {line[:1] for line in told}
-            marks = [words for words in ("+ new", "- gone", "~ changed") if words[0] in there]
+            base = _legend(bases[one.source], [line[:1] for line in told])
             told = [line if line.startswith(MARGINS) else INDENT + line for line in told]
-            base = f"{INDENT}against {bases[one.source]}: {', '.join(marks)}".rstrip()
             lines += [base, *told, INDENT]
     return lines
+
+
+def _legend(base: str, signs: Collection[str]) -> str:
+    """What is compared with, and what the signs say that occur."""
+    there = (words for words in _SIGNS if words[0] in signs)
+    return f"{INDENT}against {base}: {', '.join(there)}".rstrip()
 
 
 def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:

@@ -130,9 +130,8 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     """Of problems at one line: what is wrong with which tests, then for each why and what to do."""
     (first, task), *others = told
     row, tests = first.rows[0], sum(problem.tests for problem, _ in told)
-    wrong = task.what.partition("; ")[0]
-    lead = "" if row.told in FAILED_OTHERWISE else "kernelprof: "
-    title = f"{lead}{wrong} ({task.test})"
+    lead = "kernelprof: " if row.told not in FAILED_OTHERWISE or task.remedy.what else ""
+    title = f"{lead}{task.what} ({task.test})"
     title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
     lines = [line for problem, task in told for line in _lines(problem, task, title)]
     same_file = [one for one in task.places if one.file == task.places[0].file]
@@ -149,16 +148,16 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
 
 def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     """What the title does not say: what is wrong with which tests, why, what to do."""
-    wrong, _, excess = task.what.partition("; ")
-    name = "" if (task.found and problem.tests > 1) or task.test in title else task.test
-    head = ": ".join(filter(None, [name, "" if wrong in title[:_LONGEST_TITLE] else wrong]))
+    name = "" if problem.tests > 1 or task.test in title else task.test
+    is_said = task.what in title[:_LONGEST_TITLE]
+    head = ": ".join(filter(None, [name, "" if is_said else task.what]))
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
-    yield from [excess] if excess else []
-    yield from task.found
-    yield from (words.replace(f" at {task.lines}", "") for words in task.whys)
-    what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
-    yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
+    yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
+    remedy = task.remedy
+    what, command, intended = remedy.lead, remedy.command, remedy.intended
+    what = f"{TO_DO}{what}" if remedy.first else what
+    yield from ["", f"{what}:", command] if command else ["", what] * bool(what)
     others = [other for _, other in commands_of([problem])][bool(command) :]
     if others:  # which has the option
         intended = f"{intended.partition(' with --kernelprof-')[0]}:"

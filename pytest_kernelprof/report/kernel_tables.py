@@ -14,7 +14,7 @@ from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.comparisons import differs
-from pytest_kernelprof.summary.kernels import name_of, times_words
+from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
 
@@ -170,7 +170,7 @@ def kernel_table(
 
     Args:
         most: how many rows there are.
-        new: what is new since a baseline, which ``+`` and ``-`` mark.
+        new: what is new since a baseline, which ``+``, ``?`` and ``-`` mark.
         guilty: the kernels that a limit fails by, from 0, which ``>`` marks.
         slower: those that take longer than in a baseline, which ``~`` marks.
     """
@@ -182,7 +182,7 @@ def launch_table(nouns: Nouns, rows: Sequence[TableRow]) -> Table:
     """Make a table of kernels, copies or waits with their positions, times and sizes."""
     unit = time_unit(one.us or 0.0 for one in rows)
     positions = Column("#", tuple(one.positions for one in rows))
-    times = time_column(f"{nouns.device} {unit.name}", [one.us for one in rows], unit)
+    times = time_column(unit.name, [one.us for one in rows], unit)
     sizes = Column("size", tuple(format_bytes(one.bytes) if one.bytes else "" for one in rows))
     return table_of_rows((positions, times, sizes), nouns, rows)
 
@@ -196,29 +196,30 @@ def launches(
     """Yield the kernels in launch order, those that are gone where they were, and at the end those
     that a document keeps by name alone."""
     more = profile.more_kernels
-    names = tell_apart([one.name for one in profile.kernels] + [one.name for one in more])
-    positions, gone = (new.positions, new.gone) if new else (frozenset[int](), ())
+    marks, gone = (new.marks, new.gone) if new else ({}, ())
+    full = [one.name for one in profile.kernels] + [one.name for one in more]
+    names = tell_apart(full + [one.baseline.name for one in gone if one.baseline])
     for at, kernel in enumerate(profile.kernels):
-        yield from (_gone(one) for one in gone if one.at == at + 1)
+        yield from (_gone(one, names) for one in gone if one.at == at + 1)
         yield replace(
             row_of(kernel, names[kernel.name]),
             line=_line(profile, kernel.source),
-            sign="+" if at in positions else ">" if at in guilty else "~" if at in slower else "",
+            sign=marks.get(at) or (">" if at in guilty else "~" if at in slower else ""),
             at=at + 1,
             positions=str(at + 1),
             sizes=_sizes(kernel.grid, kernel.block),
             registers=str(kernel.registers or ""),
         )
-    yield from (_gone(one) for one in gone if not one.at)
+    yield from (_gone(one, names) for one in gone if not one.at)
     for group in more:
         name, us = names[group.name] if group.name else "(name not kept)", group.duration_us
         yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=group.count)
 
 
-def _gone(one: KernelChange) -> TableRow:
+def _gone(one: KernelChange, names: dict[str, str]) -> TableRow:
     side = one.baseline
     assert side is not None  # it is gone
-    return replace(row_of(side, name_of(side)), line="", sign="-", number=one.times)
+    return replace(row_of(side, names[side.name]), line="", sign="-", number=one.times)
 
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:

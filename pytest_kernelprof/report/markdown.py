@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import dedent
+from types import MappingProxyType
 from typing import Literal
 
 from pytest_kernelprof.records.comparison import Source
@@ -22,7 +23,7 @@ from pytest_kernelprof.report.terminal import beside_words
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import commands_of, task_of
 from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Row, Task, Tone
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Problem, Row, Tone
 from pytest_kernelprof.summary.run import Summary, listed, summary_of
 from pytest_kernelprof.units import printable
 
@@ -35,8 +36,8 @@ LIMIT = 200_000
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
 _MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
-_FOR_THE_CUT = 900  # and for the titles of what is folded
-_WIDEST, _MOST_OPEN, _MOST_FOLDED = 96, 6, 9
+_FOR_THE_CUT = 900  # and for the titles of the folds
+_WIDEST, _MOST_OPEN = 96, 6
 
 
 def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
@@ -64,14 +65,10 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             kept[at] += lines
     number = len(summary.problems)
     most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
-    few = min(number, most + _MOST_FOLDED)
     told = [*head, *(line for at in range(most) for line in kept[at])]
-    if any(kept[at] for at in range(most, number)):
-        told += [f"#### {wording.count(number - most, 'more problem')}", ""]
-    for at, one in enumerate(summary.problems[most:few], most):
-        told += details(_title(task_of(one)), kept[at][2:]) if kept[at] else []
-    more, changed = [line for at in range(few, number) for line in kept[at]], kept[number + 1]
-    told += details(f"<b>{number - few} more</b>", more) if more else []
+    more, changed = [line for at in range(most, number) for line in kept[at]], kept[number + 1]
+    words = wording.count(number - most, "more problem")
+    told += details(f"<b>{words}</b>", more) if more else []
     told += [*kept[number], *totals[:-2]]
     differ = (one.comparison for one in listed(summary).changed)
     results = Counter(RESULTS[result_of(one)] for one in differ if one is not None)
@@ -112,32 +109,41 @@ def _inside(words: str) -> str:
     return f"{' ' * words.startswith(' ')}{text(words)}{' ' * bool(re.search(r'[^ ] $', words))}"
 
 
-def _title(task: Task) -> str:
-    """Its mark, where, what, and which test, of one that is folded."""
-    where = task._replace(what=task.what.partition("; ")[0]).where
-    return f"{_SIGNS[MARKS[task.told].tone]} <b>{tag_text(where)}</b>"
-
-
-def _item(task: Task, link: Link) -> list[str]:
+def _item(problem: Problem, link: Link) -> list[str]:
     """Where, what, and which test; the lines of code, what else is known; what to do, and what else
     may be done."""
-    limit, _, excess = task.what.partition("; ")
-    shown = text if task.test[:1].isdigit() else code  # how many tests, or one
-    named = f"({shown(task.test)})" if task.test else ""
-    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(limit)]
-    lines = map(code, written_at(task, lambda one: code_of(one) if link(one) else ""))
-    facts = filter(None, (excess, *task.found, *task.whys))
+    task, worst = task_of(problem), problem.rows[0]
+    sources = [one.source for one in worst.profile.kernels] if isinstance(worst, Row) else []
+    tests = [each.test for row in problem.rows for each in row.each]
+    limits = [one.place for test in tests for one in test.verdicts]
+    own = [test.place for test in tests]
+    known = [*map(wording.source_place, dict.fromkeys(sources)), *own, *limits]
+    urls = {wording.line_of(one): link(one) for one in (*known, task.call, *task.places) if one}
+    told = partial(_with_code, urls=urls)
+    is_one = not task.test[:1].isdigit()  # else how many tests
+    named = f"in {code(task.test)}" if is_one else f"({text(task.test)})"
+    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(task.what)]
+    lines = written_at(task, lambda one: code_of(one) if link(one) else "")
     todo, intended = task.remedy.first, task.remedy.intended
-    what = [f"**To do:** {_with_code(todo)}."] if todo else []
-    what += [f"{_with_code(intended[:1].upper() + intended[1:])}."] if intended else []
+    what = [f"**To do:** {told(todo)}."] if todo else []
+    what += [f"{told(intended[:1].upper() + intended[1:])}."] if intended else []
     head = " ".join(filter(None, (*where, named)))
-    listed = [f"- {text(one, _LONGEST_CAUSE)}" for one in facts]
-    parts = [[f"#### {head}"], ["<br>".join(lines)], listed, ["<br>".join(what)]]
+    listed = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
+    written = fence(lines, "python") if lines else []
+    parts = [[f"#### {head}"], written, listed, ["<br>".join(what)]]
     return [line for part in parts if any(part) for line in (*part, "")]
 
 
-def _with_code(words: str) -> str:
-    return "".join((_inside, code)[at % 2](one) for at, one in enumerate(wording.in_code(words)))
+def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Limits, options and lines of code as code, which leads to what has an address."""
+    parts = wording.in_code(words)
+    return "".join(
+        _shown(one, urls.get(one)) if at % 2 else _inside(one) for at, one in enumerate(parts)
+    )
+
+
+def _shown(words: str, url: str | None) -> str:
+    return f"[{code(words)}]({url})" if url and words else code(words)
 
 
 _What = Literal["task", "detail", "change"]
@@ -149,7 +155,7 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable
     ranks; last what changed and needs no look."""
     problems, places = summary.problems, dict[int, int]()
     for at, problem in enumerate(problems):
-        yield "task", at, partial(_item, task_of(problem), link)
+        yield "task", at, partial(_item, problem, link)
     bases = {one.baseline.source: one.base for one in summary.compared}
     for at, one in enumerate(problems):
         places |= {id(row): at for row in one.rows}
@@ -183,10 +189,8 @@ def _ranks_of(one: Row) -> list[str]:
 def _change_of(one: Row) -> list[str]:
     whys = ("; ".join(wording.located(each)) for each in one.causes[:_MOST_CAUSES])
     told = [text(_changed(one), _LONGEST_NOTE), *(text(why, _LONGEST_CAUSE) for why in whys)]
-    named = (
-        f"{_SIGNS[MARKS[one.told].tone]} {code(os.path.basename(one.file))} **{text(one.name)}**"
-    )
-    return [f"- {named}: {'; '.join(told)}"]
+    sign, file = _SIGNS[MARKS[one.told].tone], os.path.basename(one.file)
+    return [f"- {sign} {code('::'.join(filter(None, (file, one.name))))}: {'; '.join(told)}"]
 
 
 def _detail(name: str, words: str, lines: Sequence[str]) -> list[str]:
@@ -209,7 +213,7 @@ def _linked(words: str, places: Sequence[Place], link: Link) -> str:
     lines = [one.line for one in places if one.file == places[0].file]
     url = link(places[0]) if places else ""
     url += f"-L{max(lines)}" if url and len(lines) > 1 and lines[0] == min(lines) else ""
-    return f"[{code(words)}]({url})" if url and words else code(words)
+    return _shown(words, url)
 
 
 def _size(told: str) -> int:

@@ -176,7 +176,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 _MOST_LINES, _INDENT = 8, 2
-_SPACES = (re.compile(r"(?<![<>] )(?<= )(?!%|->)"),)
+_SPACES = (re.compile(r"(?<![<>] )(?<= )(?!%|->|\S{1,4}$|\d %$)"),)
 _JOINTS = (
     re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= in )"),
     re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),
@@ -185,8 +185,8 @@ _JOINTS = (
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a sentence at spaces, but not beside ``->``, behind ``<`` or before ``%``. A longer
-    word breaks anywhere; one of eight lines is cut in its middle."""
+    """Break a sentence at spaces, but not beside ``->``, behind ``<``, before ``%`` or before a
+    short last word. A longer word breaks anywhere; one of eight lines is cut in its middle."""
     return _packed(text, width, 0, _SPACES)
 
 
@@ -228,7 +228,7 @@ def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator
 # Tables.
 
 _GAP = "  "
-_SIGN_COLOURS: dict[str, Colour] = {"+": "red", "-": "light"}
+_SIGN_COLOURS: dict[str, Colour] = {"+": "red", "?": "red", "-": "light"}
 _LEAST_LAST, _LEAST_ROOM, _BELOW = 40, 10, 4
 
 

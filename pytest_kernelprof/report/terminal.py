@@ -79,11 +79,12 @@ def write_report(
 
 
 def _without_failure(one: Task) -> Task:
-    """Without what the failure of its test says above, but for the first cause: of several tests
+    """Without what the failure of its test says above, but for the first fact: of several tests
     each is named."""
-    found = one.found if one.test[:1].isdigit() else ()
-    whys = (f"{one.whys[0]}; the failure has all",) if one.whys[1:] else one.whys
-    return one._replace(found=found, whys=whys) if one.told == "failed" else one
+    if one.told != "failed" or one.test[:1].isdigit():
+        return one
+    facts = (fact for fact in one.facts[1:] if " %" not in fact)  # not how sure a time is
+    return one._replace(facts=(*one.facts[:1], *facts))
 
 
 def report_lines(
@@ -114,17 +115,19 @@ def report_lines(
     marked = summary.counts.marked
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    groups = _listed_groups(summary, groups_of(summary, found.changed, rest, left_out))
+    every = groups_of(summary, found.changed, rest, left_out)
+    groups = _listed_groups(summary, every, whole=style.verbosity > 0)
     is_red = bool(summary.problems) and style.verbosity <= 0
     totals = () if brief or is_red else _totals_lines(summary, style)
     below = [*_against_lines(summary, style), *totals]
+    left = style.sentence(found.left) if found.left and all_listed else []
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
         *(line for _, ours in by_device(groups) for line in _table(ours, style, marked=marked)),
-        *(style.sentence(found.left) if found.left and all_listed else ()),
+        *(() if summary.problems else left),
         *_compared_lines(summary, style, brief=brief),
         *([(), *below] if below else []),
-        *([()] if summary.problems else []),
+        *([(), *left] if summary.problems else []),
         *_last_lines(summary, style, warn_only=warn_only, ends=ends),
     ]
 
@@ -149,7 +152,7 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     yield from _indented(more, _SIGN, "bold")
     shown = [cut_middle(style.say(line), inside.width - _INDENT) for line in written_at(one, code)]
     yield from _indented(shown, _SIGN + _INDENT)
-    for words in (*one.found, *one.whys):
+    for words in one.facts:
         yield from _indented(wrapped(style.say(words), inside.width), _SIGN)
     todo, intended = one.remedy.first, one.remedy.intended
     for words in filter(None, (f"{TO_DO}{todo}" if todo else "", intended)):
@@ -301,19 +304,24 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
 
-def _listed_groups(summary: Summary, groups: Iterable[Group]) -> Iterator[Group]:
-    """Without what is said above: the causes of the first problems, and the heading of one that is
-    alone. Comparisons of callables have tables of their own."""
+def _listed_groups(summary: Summary, groups: Iterable[Group], *, whole: bool) -> Iterator[Group]:
+    """Without what is said above: the causes of the first problems, the heading of one that is
+    alone, and those that are no matter of numbers, unless all are wanted. Comparisons of callables
+    have tables of their own."""
     said = sum(one.told is not None for one in summary.tasks)
     for at, group in enumerate(groups):
         entries = [
             (one, () if at < said else why)
             for one, why in group.entries
-            if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
+            if ((at >= said or whole) if one.told in FAILED_OTHERWISE else _has_numbers(one))
         ]
         if at == 0 and len(summary.problems) == 1:
             group = group._replace(named="")
         yield group._replace(entries=entries)
+
+
+def _has_numbers(one: Entry) -> bool:
+    return isinstance(one, Row) or not one.test.comparisons
 
 
 def _sign_and_cells(
@@ -521,7 +529,8 @@ def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
     if "no CUDA device" in summary.counts.unjudged:
         yield from labelled("not judged", _WITHOUT_A_GPU, style)
     for one in summary.compared:
-        yield from style.sentence(f"against {one.short}: {one.words}")
+        for words in f"against {one.short}: {one.words}".split("; "):
+            yield from style.sentence(words)
         yield from labelled("not compared", one.uncompared, style)
         yield from labelled("note", one.notes, style)
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
-_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_LINES, _LONGEST = 3, 6, 3, 2, 8, 100
+_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_WHYS, _LONGEST = 3, 6, 3, 2, 3, 100
 _MOST_NAMED, _MOST_FILES, _MOST_EACH = 8, 40, 4
 _TESTS = "{tests}"
-_ACCEPT = "accept it in a snapshot with "
+_ACCEPT = " snapshot with --kernelprof-update"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
 
@@ -100,7 +100,8 @@ def _accepted_by(one: Problem) -> tuple[str, str]:
     """When an update accepts what is intended, which it does not while a limit is broken; and its
     options."""
     before, _, options = one.remedy.intended.partition(_ACCEPT)
-    return "after raising the limits" if "allow" in before else "if intended", options
+    when = "after raising the limits" if "allow" in before else "if intended"
+    return when, f"--kernelprof-update{options}"
 
 
 def _for_any_tests(one: Problem) -> tuple[str, str]:
@@ -120,12 +121,16 @@ def task_of(problem: Problem) -> Task:
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
     there = dict.fromkeys(place for one in told for place in wording.places_of(one))
     places = tuple(there) or tuple(filter(None, [worst.place]))
-    what = _what_of(worst, problem.cause)
+    said = _what_of(worst, problem.cause)
+    what, _, excess = said.partition("; ")
     call = worst.profile.place if isinstance(worst, Row) else None
-    found = tuple(wording.first_of(list(_found(problem)), _MOST_EACH, "and {} more"))
-    all_whys = [one for one in _whys(worst, what, lines) if one != problem.remedy.what]
-    whys = tuple(wording.first_of(all_whys, _MOST_LINES, "and {} more"))
-    return Task(lines, what, named, problem.remedy, places, worst.told, call, found, whys)
+    found = wording.first_of(list(_found(problem)), _MOST_EACH, "and {} more")
+    todo = problem.remedy.what.lower()
+    whys = [one for one in _whys(worst, said, lines) if one.lower() != todo]
+    whys = [f"{whys[0]}; {len(whys) - 1} others"] if len(whys) > _MOST_WHYS else whys
+    facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
+    shown = tuple(filter(None, facts))
+    return Task(lines, what, named, problem.remedy, places, worst.told, call, shown)
 
 
 def _found(problem: Problem) -> Iterator[str]:
@@ -141,7 +146,7 @@ def _found(problem: Problem) -> Iterator[str]:
         yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
         times = [one for one in problem.rows[0].test.verdicts if one.of_limit and one.unit == "us"]
         if len(over := [one for one in times if one.outcome == "failed"]) == 1:
-            yield f"{wording.title(over[0])}: {how_sure(over[0])}"
+            yield how_sure(over[0])
 
 
 _NUMBER = re.compile(r" x\d+$")
@@ -196,7 +201,7 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
         if worst.told in FAILED_OTHERWISE:
-            return words.partition(". ")[0]
+            return told_by(words)[0]
         if worst.told == "incomplete":
             return words.partition("; ")[0]
         if is_one and (cause.sign or says_all):
@@ -264,7 +269,7 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
             if alone:
                 return Remedy("", alone, _accepting(snapshot.device))
             on = _on(snapshot.device)
-            accept = f"{IF_INTENDED}, {_ACCEPT}--kernelprof-update{on}"
+            accept = f"{IF_INTENDED}, accept it in the{_ACCEPT}{on}"
             return Remedy(fix, AGAIN, command + on, accept)
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
@@ -279,7 +284,7 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
         return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
-        return Remedy("fix the error", AGAIN, command)
+        return Remedy(hint_of(worst.causes[0].text) if worst.causes else "", AGAIN, command)
     if not isinstance(worst, Row):
         return Remedy(COMPARED, AGAIN, command)
     profile = worst.profile
@@ -353,7 +358,7 @@ def intended_words(
         told.append(f"run with --kernelprof-warn-only (all tests only warn) until {base} has it")
     elif failed and (told or any(one.source != "snapshot" for one in failed)):
         is_kept = all(one.metric for one in over if one.of_limit)  # not with a forbidden kernel
-        told += [f"{_ACCEPT}--kernelprof-update{on}"] if is_kept else []
+        told += [f"accept it in a{_ACCEPT}{on}"] if is_kept else []
     return f"{IF_INTENDED}, {', and '.join(told)}" if told else ""
 
 
@@ -371,6 +376,18 @@ _SNAPSHOTS: dict[TestState | None, str] = {
 AGAIN = "then run again"
 
 
+def told_by(error: str) -> tuple[str, str]:
+    """Return the first sentence of an error, and the others."""
+    first, *rest = re.split(r"\. |(?<=\?) ", error, maxsplit=1)
+    return first, "".join(rest)
+
+
+def hint_of(error: str) -> str:
+    """Return what to do about an error of ours, by its words; empty where these do not say it."""
+    hint = told_by(error)[1]
+    return hint[:1].lower() + hint[1:] if "(see docs/" in hint else ""
+
+
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
     if new := sum(one.sign == "+" for one in causes):
@@ -379,6 +396,7 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
     named = _listed(one.partition(",")[0] for one in slower)
+    named = f"these {len(slower)} kernels" if len(slower) > 1 else named
     return f"undo what slows down {named}" if slower else "undo the change"
 
 
@@ -393,7 +411,7 @@ def _after(words: str, causes: Iterable[Cause]) -> list[str]:
 
 
 def _accepting(device: str) -> str:
-    return f"pytest --kernelprof-update {_TESTS}{_on(device)}"
+    return f"pytest {_TESTS} --kernelprof-update{_on(device)}"
 
 
 def _on(device: str) -> str:
@@ -403,8 +421,8 @@ def _on(device: str) -> str:
 # What to do about broken limits.
 
 _CURES = {
-    "kernels": "launch fewer kernels",
-    "launches": "launch fewer kernels",
+    "kernels": "launch fewer kernels (fuse them, torch.compile)",
+    "launches": "launch fewer kernels (fuse them, torch.compile)",
     "cuda": "make the slowest kernel faster",
     "latency": "spend less time on the host (CUDA graph, torch.compile)",
     "launch": "spend less time on the host (CUDA graph, torch.compile)",

@@ -4,11 +4,12 @@ since a baseline."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
-from pytest_kernelprof.kernel_names.short_names import tell_apart, without_digits
+from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import KernelChange, KernelSide, Source
 from pytest_kernelprof.records.document import grouped
 from pytest_kernelprof.records.profile import Kernel, KernelGroup, Profile
@@ -19,12 +20,6 @@ from pytest_kernelprof.summary.records import HotKernel, Row
 def times_words(name: str, number: int) -> str:
     """``elementwise [copy] x2``; the name alone of one."""
     return f"{name} x{number}" if number > 1 else name
-
-
-def name_of(side: KernelSide) -> str:
-    """The short name of one side of a change; of a snapshot, which has no times, without what tells
-    it apart from others there."""
-    return side.short_name if side.duration_us is not None else without_digits(side.short_name)
 
 
 def with_chain(words: str, chain: str) -> str:
@@ -110,12 +105,13 @@ class NewKernels:
 
     Attributes:
         source: what that is.
-        positions: of the kernels that are new, from 0.
+        marks: of the kernels that are new, by their positions from 0: ``+``, and ``?`` of equal
+            ones that stand next to each other, of which some are new.
         gone: the changes by which kernels are gone.
     """
 
     source: Source
-    positions: frozenset[int]
+    marks: Mapping[int, str]
     gone: tuple[KernelChange, ...]
 
 
@@ -132,7 +128,13 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     places = (*(positions or ()), *(change.at - 1 for change in gone))
     if positions is None or max(places, default=0) > len(profile.kernels):
         return None  # perhaps only some of the kernels are kept
-    return NewKernels(one.source, positions, gone)
+    marks = dict.fromkeys(positions, "+")
+    unsure = {at - 1 for change in one.changes if change.lines for at in change.positions}
+    equals = [(each.name, each.operators[:1]) for each in profile.kernels] if unsure else []
+    for _, run in groupby(range(len(equals)), equals.__getitem__):
+        if unsure & {*(several := list(run))}:
+            marks |= dict.fromkeys(several, "?")
+    return NewKernels(one.source, marks, gone)
 
 
 def slower_kernels(profile: Profile) -> frozenset[int]:

@@ -207,7 +207,7 @@ class Remedy(NamedTuple):
     @property
     def lead(self) -> str:
         """All that is to be done before, or by, the command."""
-        return ", ".join(filter(None, (self.what, self.again)))
+        return f"{self.what}, {self.again}" if self.what else self.again.removeprefix("then ")
 
     @property
     def first(self) -> str:
@@ -222,7 +222,7 @@ class Task(NamedTuple):
         lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
         places: the lines. told: how the worst of the tests is marked. call: the line of the test
             that made the call.
-        found: what is wrong with each of several tests; of one what else is. whys: the causes that
+        facts: what is wrong with each of several tests; of one what else is; the causes that
             ``what`` does not say.
     """
 
@@ -233,8 +233,7 @@ class Task(NamedTuple):
     places: tuple[Place, ...] = ()
     told: Told | None = None
     call: Place | None = None
-    found: tuple[str, ...] = ()
-    whys: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

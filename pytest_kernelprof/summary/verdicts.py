@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.comparisons import range_words
-from pytest_kernelprof.summary.kernels import name_of, times_words, with_chain
+from pytest_kernelprof.summary.kernels import times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.records import comparison as compared
     from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
@@ -169,10 +170,10 @@ def delta_words(found: ProfileComparison) -> str:
         usual = f"other {found.counted}, same number" if is_other else "order or operators changed"
         if found.change == "same":
             usual = f"{wording.count(number, found.counted[:-1])}, as in the file"
-        deltas = _telling(sorted(found.metrics, key=lambda one: one.change != "worse"))
+        deltas = telling(sorted(found.metrics, key=lambda one: one.change != "worse"))
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    words = [delta_line(one, found.counted, sure=True) for one in _telling(found.worse) or judged]
+    words = [delta_line(one, found.counted, sure=True) for one in telling(found.worse) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
         margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
@@ -180,7 +181,7 @@ def delta_words(found: ProfileComparison) -> str:
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
-def _telling(deltas: Sequence[MetricDelta]) -> list[MetricDelta]:
+def telling(deltas: Sequence[MetricDelta]) -> list[MetricDelta]:
     """Without launches where they are as many more as kernels."""
     values = {one.name: (one.baseline, one.current) for one in deltas}
     same = values.get("launches") == values.get("kernels")
@@ -407,10 +408,10 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
             if one.outcome == "undecided" and values:
                 known, _, limit = values.partition(", limit ")
                 ends = wording.interval((one.low, one.high), one.unit).removeprefix(wording.SURE)
-                words = f"{ends or known} (limit {limit})" if limit else values
+                words = f"{ends or known}, limit {limit}" if limit else values
                 what = f"undecided {what}" if one.comparison is not None else f"{what} undecided"
             elif one.outcome == "failed" and one.comparison is not None:
-                worse, counted = _telling(one.comparison.worse), one.comparison.counted
+                worse, counted = telling(one.comparison.worse), one.comparison.counted
                 more = (count_change(delta, counted) for delta in worse)
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
@@ -477,7 +478,7 @@ def excess_of(profile: Profile, verdict: Verdict) -> Cause:
     causes = causes_of(profile, verdict.outcome)
     worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
     if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
-        more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
+        more = f" and {wording.count(len(worse) - 1, 'other')}" if len(worse) > 1 else ""
         slower = [one.place for one in worse if not one.sign and one.place]
         lines = tuple(f"{one.file}:{one.line}" for one in slower) or worse[0].lines
         text = f"{wording.brief(worse[0])}{more}"
@@ -502,7 +503,9 @@ def _undecided(verdict: Verdict, doubt: str) -> Cause:
     if verdict.comparison is not None or not wording.beside_limit(verdict):
         return Cause(verdict_line(verdict, doubt))
     why = _doubt_after(verdict, doubt).partition(", ")[2]
-    return Cause(f"{why}: {how_sure(verdict)}")
+    ends = wording.interval((verdict.low, verdict.high), verdict.unit)
+    sure = how_sure(verdict)
+    return Cause(f"{why}: {sure.replace(f'{ends}, ', '') if ends else sure}")
 
 
 def _incomplete(profile: Profile) -> Cause:
@@ -547,15 +550,18 @@ def causes_of_diff(diff: compared.KernelDiff) -> tuple[Cause, ...]:
     changes = [one for one in diff.added_or_removed if id(one) not in fused]
     changes += diff.of("slower")
     changes += () if diff.added_or_removed else diff.of("moved", "operator")
+    both = (side for one in changes for side in (one.baseline, one.current) if side)
+    names = tell_apart(side.name for side in both if side.duration_us is None)  # of a snapshot
     return (
         *(Cause(one.words, wording.source_place(one.come[0].side.source)) for one in fusions),
-        *map(_change_cause, changes),
+        *(_change_cause(one, names) for one in changes),
     )
 
 
-def _change_cause(change: compared.KernelChange) -> Cause:
+def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
-    name = kernel.short_name if change.kind == "renamed" else name_of(kernel)
+    is_renamed = change.kind == "renamed"
+    name = kernel.short_name if is_renamed else names.get(kernel.name, kernel.short_name)
     place, words = wording.source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]

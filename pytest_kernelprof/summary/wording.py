@@ -113,9 +113,10 @@ _OPERATORS = re.compile(r", from [^;]*")
 
 
 in_code = re.compile(
-    r"(--kernelprof-[\w-]+(?:=[\w.%-]+)?|\b(?:(?:max|min|expect|forbid)_\w+|kernelprof)\([^()]*\))"
+    r"(--kernelprof-[\w-]+(?:=[\w.%-]+)?|(?<![\w/])[\w./-]+\.py:\d+"
+    r"|\b(?:(?:max|min|expect|forbid)_\w+|kernelprof|kernel_profile[.\w]*)\([^()]*\))"
 ).split
-"""The parts of a sentence: every second one is a limit or an option."""
+"""The parts of a sentence: every second one is a limit, an option or a line of code."""
 
 
 def either_line(line: str, lines: Sequence[str]) -> str:

@@ -784,7 +784,7 @@ def test_without_its_script_all_is_there(opened: Opened, made: Path, large: Path
     assert row.locator("table.kernels tbody tr:visible").count() == 10
     assert "max_kernels" in row.inner_text()
     assert "cuda_time" in row.inner_text()
-    assert page.get_by_text("To do: launch fewer kernels").is_visible()
+    assert page.get_by_text("To do: launch fewer kernels (fuse them, torch.compile)").is_visible()
     assert page.locator(".again .command code").is_visible()
     assert page.get_by_text("Timelines and plots of rounds need JavaScript.").is_visible()
     assert seen.errors == []
@@ -905,7 +905,7 @@ def test_on_a_phone_the_cells_of_a_wide_table_stand_below_its_names(
     assert kernel.evaluate("(one) => one.scrollWidth <= document.documentElement.clientWidth")
     row.get_by_role("button", name="All columns").tap()
     titles = kernel.locator("[data-title]").evaluate_all("(all) => all.map((c) => c.dataset.title)")
-    assert titles == ["#", "kernel us", "grid, block", "registers", "line", "launched by"]
+    assert titles == ["#", "us", "grid, block", "registers", "line", "launched by"]
     name, line = kernel.locator("a.full"), kernel.locator("td").nth(5)
     assert line.inner_text() == "reference_mlp.py:40"
     assert line.bounding_box()["y"] > name.bounding_box()["y"]
@@ -1098,7 +1098,11 @@ def test_on_a_phone_the_first_screen_says_what_is_wrong_where_and_what_to_do(
 ) -> None:
     page = opened(made.as_uri(), **TOUCHED).page
     row = page.locator("tbody[data-word=failed]")
-    words = ("max_kernels: ", "test_mlp.py:31", "To do: launch fewer kernels")
+    words = (
+        "max_kernels: ",
+        "test_mlp.py:31",
+        "To do: launch fewer kernels (fuse them, torch.compile)",
+    )
     places = [row.get_by_text(one).first.bounding_box() for one in words]
     assert row.locator("summary").bounding_box()["y"] < 200
     assert max(one["y"] + one["height"] for one in places) < 800

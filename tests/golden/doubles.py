@@ -22,7 +22,7 @@ from traces import Recorded, as_rank, record
 
 from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.baselines import revision
-from pytest_kernelprof.baselines.protocol import Collected, Done
+from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST, Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
 from pytest_kernelprof.baselines.timing import Timed
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
@@ -233,7 +233,7 @@ class _Turns:
     def answer(self) -> Done | str:
         calls = self._tests[self.test].revision
         if calls is None:
-            return "the test does not exist"
+            return NO_SUCH_TEST
         labels = ["", *(f"profile {number}" for number in range(2, len(calls) + 1))]
         profiles = tuple(
             replace(recorded(call, self._folder).attributed, label=label)

@@ -187,7 +187,7 @@ def of_markdown(text: str) -> Facts:
         head, *below = item.splitlines()
         above = itertools.takewhile(lambda line: not line.startswith(_BELOW_AN_ENTRY), below)
         lines = [one.removeprefix("- ") for line in above if line for one in line.split("<br>")]
-        wrong, name = re.match(r"(?:`\S.*?` )?(.*) \((.*)\)$", head).groups()
+        wrong, name = re.match(r"(?:`\S.*?` )?(.*) (?:in `|\()(.*)[`)]$", head).groups()
         each = [re.match(r"(test_.*?): (.*)", one) for one in lines]
         told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *lines])]
         for one, why in told:
@@ -388,7 +388,12 @@ def _is_ours(section: str) -> bool:
 
 
 def _marked(lines: Iterable[str]) -> Iterable[str]:
-    """The tests of rows with a sign of failure, and of comparisons."""
+    """The tests of rows with a sign of failure, of comparisons, and those that the list names."""
+    lines = list(lines)
+    for item in re.split(r"\n(?=[✗!~?] |\n)", "\n".join(lines)):
+        # ``✗ test_ops.py:14: RuntimeError: no such layer (test_mul)``, which may be broken.
+        if found := re.match(r"[✗!] \S+\.py:\d[^(]*(?:\([^t][^)]*\)[^(]*)*\((test_[^)]*)\)", item):
+            yield _name(found[1])
     for line in lines:
         # A row, but no place to look at; a comparison of callables.
         if re.match(r"[✗!] (?!\S+\.py(:[\d, or]+)?: )|\S+::.* \(failed\)$", line):

@@ -373,7 +373,7 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         [
             "### *None of 3 profiles is worse than old.json*",
             "<details><summary><b>Also changed:</b> 2 changed (other kernels, same counts)*",
-            "- ✅ `test_it.py` **test_a *r*[*][*]: changed (other kernels, same counts); "
+            "- ✅ `test_it.py::test_a [[]r[]]`: changed (other kernels, same counts); "
             "?- aten::tanh*; ?+ aten::sigmoid*",
             f"<sub>against old.json (*): {counts}; *",
         ]

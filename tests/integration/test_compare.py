@@ -180,8 +180,8 @@ NONSENSE = [
         "compare(three, three, rounds=8).min_speedup(-1)",
         "*min_speedup: -1: expected a number above zero*",
     ),
-    ("compare(three, three, rounds=8).not_slower(by=2)", '*The form is: not_slower(by="2%")*'),
-    ('compare(three, three, rounds=8).not_slower(by="fast")', '*The form is: not_slower(by="2%")*'),
+    ("compare(three, three, rounds=8).not_slower(by=2)", '*Write not_slower(by="2%")*'),
+    ('compare(three, three, rounds=8).not_slower(by="fast")', '*Write not_slower(by="2%")*'),
     ("compare(three, three, rounds=8).min_speedup(10**400)", "*expected a number above zero*"),
     (
         "compare(three, three, rounds=8).min_speedup(True)",

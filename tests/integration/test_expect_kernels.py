@@ -26,7 +26,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
             "E   expect_kernels: kernel 2: expected 'relu', got aten::gelu at test_it.py:5",
             "  3 kernels, expected 'mm', 'relu', 'add'",
             "  operators (> not expected):",
-            "  #  CPU us  operator    line * called by",
+            "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
             "> 2 * aten::gelu  test_it.py:5",
             "  3 * aten::add   test_it.py:5",

@@ -82,7 +82,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "  then run again:",
             "    pytest test_it.py::test_a --kernelprof-device=cpu",
             "  if intended, accept it in the snapshot:",
-            "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
+            "    pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu",
         ]
     )
     assert path(pytester).read_bytes() == before
@@ -106,8 +106,9 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     result = run(FEWER)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 3 outdated (not failing): pytest --kernelprof-update test_it.py::test_a "
-        "'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' --kernelprof-device=cpu"
+        "snapshots: 3 outdated (not failing): pytest test_it.py::test_a "
+        "'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' --kernelprof-update "
+        "--kernelprof-device=cpu"
     ]
     told = run(FEWER, "-v").outlines
     assert "  outdated: test_it.py::test_a" in told
@@ -121,15 +122,15 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     result = run(other, "--kernelprof-markdown=summary.md")
     result.assert_outcomes(passed=3)
     named = [
-        "snapshots: 2 held, 1 outdated (not failing): pytest --kernelprof-update "
-        "test_it.py::test_a --kernelprof-device=cpu",
+        "snapshots: 2 held, 1 outdated (not failing): pytest test_it.py::test_a "
+        "--kernelprof-update --kernelprof-device=cpu",
         "  outdated: test_it.py::test_a",
         "    - aten::gelu",
         "    + aten::relu",
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    assert "\n#### ⚠️ `test_it.py:9` aten::gelu -> aten::relu (`test_a`)\n" in summary
+    assert "\n#### ⚠️ `test_it.py:9` aten::gelu -> aten::relu in `test_a`\n" in summary
     _, table, _ = summary.split("```", 2)
     changed = [line for line in table.splitlines() if line[:2] in ("- ", "+ ")]
     assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
@@ -264,15 +265,15 @@ def test_what_is_not_sure_is_not_written(run: RunIt, pytester: pytest.Pytester) 
 def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pytester) -> None:
     run(TWO, UPDATE, "-k", "test_a")
     line = (
-        "snapshots: 1 held, 2 missing: pytest --kernelprof-update 'test_it.py::TestIt::test_b[1]' "
-        "'test_it.py::TestIt::test_b[2]' --kernelprof-device=cpu"
+        "snapshots: 1 held, 2 missing: pytest 'test_it.py::TestIt::test_b[1]' "
+        "'test_it.py::TestIt::test_b[2]' --kernelprof-update --kernelprof-device=cpu"
     )
     assert snapshot_lines(run(TWO)) == [line]
     path(pytester).parent.rename(path(pytester).parent.with_name("NVIDIA-H200"))
     assert snapshot_lines(run(TWO)) == [
-        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200): pytest --kernelprof-update "
+        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200): pytest "
         "test_it.py::test_a 'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' "
-        "--kernelprof-device=cpu"
+        "--kernelprof-update --kernelprof-device=cpu"
     ]
     result = run(TWO, "--kernelprof-require-snapshots")
     result.assert_outcomes(failed=3)
@@ -281,7 +282,7 @@ def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pyt
             "*_ test_a _*",
             "E   snapshot: this test has none for cpu",
             "  to do: accept it:",
-            "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
+            "    pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu",
         ]
     )
 
@@ -307,7 +308,8 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
         lines = snapshot_lines(run(PROFILES.replace("(1, 2)", profiles)))
         (line,) = lines
-        assert line.startswith(f"snapshots: 1 {told}: pytest --kernelprof-update test_it.py::")
+        command = "pytest test_it.py::test_it --kernelprof-update --kernelprof-device=cpu"
+        assert line == f"snapshots: 1 {told}: {command}"
 
 
 def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
@@ -321,8 +323,8 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 2 held, 1 not judged (more, but mkldnn off -> on): pytest --kernelprof-update "
-        "test_it.py::test_a --kernelprof-device=cpu"
+        "snapshots: 2 held, 1 not judged (more, but mkldnn off -> on): pytest test_it.py::test_a "
+        "--kernelprof-update --kernelprof-device=cpu"
     ]
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
@@ -419,13 +421,11 @@ def test_a_document_of_a_run_gives_what_an_update_in_it_would(
     assert path(pytester).read_bytes() == of_the_run
 
 
-ACCEPT = "    pytest --kernelprof-update "
-
-
 def remedies(result: pytest.RunResult) -> list[list[str]]:
-    """The commands that failures print, as a shell takes them apart."""
-    lines = (line for line in result.outlines if line.startswith(ACCEPT))
-    return [shlex.split(line.partition("pytest ")[2]) for line in lines]
+    """The commands that accept and that failures print, as a shell takes them apart."""
+    lines = (line for line in result.outlines if line.startswith("    pytest "))
+    found = (shlex.split(line.partition("pytest ")[2]) for line in lines)
+    return [arguments for arguments in found if arguments[1:2] == [UPDATE]]
 
 
 NAMES = """
@@ -443,7 +443,7 @@ def test_the_remedy_names_its_test_and_works(
     run("" if option else NAMES, UPDATE)
     more = NAMES.replace("three", "lambda: three() * 2")
     found = remedies(run(more, *option))
-    assert [one[1] for one in found] == ["test_it.py::test_y[a b]", "test_it.py::test_y[$HOME']"]
+    assert [one[0] for one in found] == ["test_it.py::test_y[a b]", "test_it.py::test_y[$HOME']"]
     for arguments in found:
         run(more, *arguments, device=None).assert_outcomes(passed=1)
     assert all(len(one.profiles[0].kernels) == 4 for one in kept(pytester).values())
@@ -458,7 +458,7 @@ def test_the_remedy_names_the_test_as_seen_from_where_pytest_runs(
     (pytester.path / "below").mkdir()
     monkeypatch.chdir("below")
     (arguments,) = remedies(run(MORE, ".."))
-    assert arguments[1] == "../test_it.py::test_a"
+    assert arguments[0] == "../test_it.py::test_a"
 
 
 REFUSED = """
@@ -494,15 +494,15 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     before = kept(pytester)
     strict = ("--kernelprof-require-snapshots", "--kernelprof-json=run.json")
     result = run(WORSE, *strict, "--kernelprof-markdown=run.md")
-    assert [one[1] for one in remedies(result)] == [
+    assert [one[0] for one in remedies(result)] == [
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
     for command in (
         "**To accept in a snapshot, if intended:**\n```sh\npytest test_it.py::test_alone "
         "--kernelprof-update --kernelprof-device=cpu\n",
-        "**To update outdated or missing snapshots:**\n```sh\npytest --kernelprof-update "
-        "test_it.py::test_missing --kernelprof-device=cpu\n",
+        "**To update outdated or missing snapshots:**\n```sh\npytest test_it.py::test_missing "
+        "--kernelprof-update --kernelprof-device=cpu\n",
     ):
         assert command in markdown
     assert "record a snapshot for this device" in markdown

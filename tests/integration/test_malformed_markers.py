@@ -42,13 +42,14 @@ def test_{number}_good(kernel_profile):
 
 def assert_each_says(result: pytest.RunResult, expected: list[tuple[str, str, str]]) -> None:
     """Each error under the name of its test, so that none stands in for another's: of each marker
-    the first sentence, and what stands below it, with the line of the marker."""
+    the first sentence, and below it the line of the marker and what to do."""
     result.assert_outcomes(passed=len(expected), errors=len(expected))
     found = errors_of(result)
     assert [*found] == [f"test_{number}_bad" for number in range(len(expected))]
     for (marker, sentence, rest), (said, below) in zip(expected, found.values(), strict=True):
         assert fnmatchcase(said, f"MarkerError: {sentence}"), said
-        assert fnmatchcase(below, f"{rest} at test_it.py:*: @pytest.mark.{marker}"), below
+        where = f"at test_it.py:*: @pytest.mark.{marker}"
+        assert fnmatchcase(below, f"{where}  to do: {rest}"), below
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
@@ -148,9 +149,7 @@ FORMS = [
 def test_the_right_form_is_in_the_message(run) -> None:
     result = run(file_of(marker for marker, _ in FORMS))
     see = "(see docs/reference.md#markers)"
-    assert_each_says(
-        result, [(marker, "*", f"The form is: {form} {see}") for marker, form in FORMS]
-    )
+    assert_each_says(result, [(marker, "*", f"write {form} {see}") for marker, form in FORMS])
 
 
 def test_a_limit_too_large_for_any_count_is_kept_or_refused(run) -> None:
@@ -184,8 +183,9 @@ def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
     result.assert_outcomes(passed=1, errors=1)
     assert " ".join(errors_of(result)["test_bad"]) == (
         "MarkerError: @pytest.mark.forbid_kernel is not a marker; did you mean forbid_kernels? "
-        'The form is: forbid_kernels("elementwise") (If forbid_kernel is your own marker, register '
-        "it.) (see docs/reference.md#markers) at test_it.py:6: @pytest.mark.forbid_kernel('x')"
+        "at test_it.py:6: @pytest.mark.forbid_kernel('x')  "
+        'to do: write forbid_kernels("elementwise"), or register forbid_kernel if it is your own '
+        "marker (see docs/reference.md#markers)"
     )
 
 

@@ -69,7 +69,7 @@ def test_a_limit_passes_when_kept_and_fails_when_broken(
             *(line.replace("[", "[[]") for line in words),
             "  CPU operators counted, not GPU kernels*",
             *([f"  operators (> {why}):"] if marked else []),
-            "  #  CPU us  operator    line * called by",
+            "  #   *us  operator    line * called by",
             f"{one} * aten::mm    test_it.py:5 * aten::matmul",
             f"{two} * aten::gelu  test_it.py:5",
             f"{three} * aten::add   test_it.py:5",

@@ -35,7 +35,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
             "  at test_it.py:5: return F.gelu(x @ x) + 1",
             "  at test_it.py:12: kernel_profile(three)",
             "  ",
-            "  #  CPU us  operator    line * called by",
+            "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
             "  2 * aten::gelu  test_it.py:5",
             "  3 * aten::add   test_it.py:5",

@@ -29,7 +29,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_interval(result: pytest.Run
         [
             "E   max_latency: *s > 1.00ms",
             "  *, 99 % CI *",
-            "  #  CPU us  operator    line * called by",
+            "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:* aten::matmul",
         ]
     )

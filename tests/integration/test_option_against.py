@@ -168,7 +168,8 @@ def test_each_test_is_compared(
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            f"E   worse than main ({short}): operators 2 -> 3 at mlp.py:3: + aten::mul",
+            "E   worse than main: operators 2 -> 3 at mlp.py:3: + aten::mul",
+            f"  against main ({short}): + new",
             "+ 3 * aten::mul *mlp.py:3",
         ]
     )
@@ -355,8 +356,8 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.assert_outcomes(failed=3, xfailed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 1 at mlp.py:3: + aten::mul",
-            "E   worse than main (*): operators 2 -> 3",
+            "E   max_kernels: 3 > 1 (was 2 in main) at mlp.py:3: + aten::mul",
+            "  against main (*): + new",
             "+ 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 compared tests is worse than main (*",
@@ -413,14 +414,14 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
             "✓ * 2 *test_swaps",
             "    - aten::tanh *mlp.py:4",
             "    + aten::sigmoid *mlp.py:4",
-            f"against *main: {counts}; *",
+            f"against *main: {counts}",
         ]
     )
     page = (repository.folder / "run.md").read_text()
     assert f": {counts}; same number of operators<br>" in page.replace("\\", "")
     (row,) = (line for line in page.splitlines() if "swaps" in line)
     assert row.replace("\u200c", "") == (
-        "- ✅ `test_mlp.py` **test_swaps**: changed (other kernels, same counts); "
+        "- ✅ `test_mlp.py::test_swaps`: changed (other kernels, same counts); "
         r"\- aten::tanh at mlp.py:4; \+ aten::sigmoid at mlp.py:4"
     )
     html = (repository.folder / "run.html").read_text()
@@ -429,5 +430,5 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         assert re.search(rf"<p>{re.escape(cause)} <code [^>]*>mlp\.py:4</code></p>", html)
     command = (sys.executable, "-m", "pytest_kernelprof.cli.main", "report", "run.json")
     pytester.run(*command).stdout.fnmatch_lines(
-        [f"against *main: {counts}; same number of operators"]
+        [f"against *main: {counts}", "same number of operators"]
     )

@@ -57,7 +57,7 @@ def test_a_broken_snapshot_is_told_at_the_end_too(run: Callable[..., pytest.RunR
         [
             "*KernelprofWarning: snapshot: operators 3 -> 4 at test_it.py:6: + aten::mul",
             "*+ *aten::mul*test_it.py:6*",
-            "snapshots: 1 exceeded: pytest --kernelprof-update test_it.py::test_it *",
+            "snapshots: 1 exceeded: pytest test_it.py::test_it --kernelprof-update*",
         ]
     )
 

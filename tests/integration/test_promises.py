@@ -101,9 +101,9 @@ def test_{number}_other(): pass
     found = errors_of(result)
     assert [*found] == [f"test_{number}_bad" for number in range(len(MALFORMED))]
     for (marker, message), (said, below) in zip(MALFORMED, found.values(), strict=True):
-        form = f"The form is: {FORMS[marker.partition('(')[0]]} (see docs/reference.md#markers)"
+        form = f"write {FORMS[marker.partition('(')[0]]} (see docs/reference.md#markers)"
         assert fnmatchcase(said, f"MarkerError: {message}"), said
-        assert fnmatchcase(below, f"{form} at test_it.py:*: @pytest.mark.{marker}"), below
+        assert fnmatchcase(below, f"at test_it.py:*: @pytest.mark.{marker}  to do: {form}"), below
 
 
 def test_without_the_fixture_there_is_nothing_to_compare_which_is_an_error(run: Run) -> None:

@@ -356,8 +356,9 @@ def drawn_of(profile: Profile, one: Profile) -> Drawn:
     """A rank of a profile, with the verdicts of all, and its kernels that are marked."""
     of = f" of rank {one.rank}" if profile.other_ranks else ""
     judged = structs.replace(one, verdicts=profile.verdicts)
+    new = getattr(kernels.new_kernels(judged), "marks", {})
     marks = {
-        "+": getattr(kernels.new_kernels(judged), "positions", ()),
+        **wording.grouped(new, new.__getitem__),
         ">": verdicts.offending_kernels(profile, one),
         "~": () if verdicts.timed_in_turn(judged) else kernels.slower_kernels(judged),
     }

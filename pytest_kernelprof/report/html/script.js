@@ -786,7 +786,7 @@
   }
 
   /* As in the table of kernels. */
-  const SIGNS = { "+": "new", ">": "marked below", "~": "slower" };
+  const SIGNS = { "+": "new", "?": "perhaps new", ">": "marked below", "~": "slower" };
 
   /** What colours mean, of what is in the picture; idle time with how much there is. */
   function legendOf({ lanes, US }) {

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_kernelprof.baselines.protocol import (
+    NO_SUCH_TEST,
     At,
     Collected,
     Done,
@@ -83,7 +84,7 @@ def test_it_answers() -> None:
     made = reference(process)
     assert run(made, "t.py::a", "") == Done("t.py::a")
     assert run(made, "u.py::c", "") == "ImportError: no fresh"
-    assert run(made, "t.py::c", "") == "the test does not exist"
+    assert run(made, "t.py::c", "") == NO_SUCH_TEST
     made.finish()
     made.end()
     assert process.ended == 1

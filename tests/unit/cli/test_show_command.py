@@ -55,12 +55,12 @@ def test_a_few_kernels_stand_in_launch_order(capsys: pytest.CaptureFixture[str])
         "median of 2 rounds, below is one of them; NVIDIA H200, torch 2.11.0+cu130,",
         "triton 3.6.0",
         "",
-        "#  GPU us  kernel                         grid, block  launched by",
-        "1    55.7  nvjet 256x128x64 TNT           2x66, 384    aten::mm in aten::linear",
-        "2    31.9  vectorized_elementwise [gelu]  24576, 128   aten::gelu",
-        "3    55.5  nvjet 256x128x64 TNT           2x66, 384    aten::mm in aten::linear",
-        "4    37.2  vectorized_elementwise [mul]   24576, 128   aten::mul",
-        "5    51.0  nvjet 192x128x64 TNT           2x66, 384    aten::mm in aten::linear",
+        "#    us  kernel                         grid, block  launched by",
+        "1  55.7  nvjet 256x128x64 TNT           2x66, 384    aten::mm in aten::linear",
+        "2  31.9  vectorized_elementwise [gelu]  24576, 128   aten::gelu",
+        "3  55.5  nvjet 256x128x64 TNT           2x66, 384    aten::mm in aten::linear",
+        "4  37.2  vectorized_elementwise [mul]   24576, 128   aten::mul",
+        "5  51.0  nvjet 192x128x64 TNT           2x66, 384    aten::mm in aten::linear",
         "",
         "metric         value",
         "kernels            5",
@@ -182,7 +182,7 @@ def test_equal_repeats_are_said_once(capsys: pytest.CaptureFixture[str]) -> None
     told = shown(capsys, graph)
     assert told[0] == "10 kernels in 2 launches, 460.9us on the GPU; graph replay unproven."
     assert told[1].startswith("2 equal repeats of 5 kernels, below is one with mean times;")
-    assert "5    50.7  nvjet 192x128x64 TNT           2x66, 384          168" in told
+    assert "5  50.7  nvjet 192x128x64 TNT           2x66, 384          168" in told
     assert sum("nvjet" in row for row in shown(capsys, graph, "--all")) == 6
 
 

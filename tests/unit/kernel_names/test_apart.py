@@ -154,7 +154,15 @@ def test_thousands_that_differ_in_nothing_that_is_said_are_numbered_once_each() 
     assert len(set(tell_apart(names).values())) == len(names)
 
 
-def test_digits_of_names_from_files_are_told_only_where_they_tell_apart() -> None:
-    one, other = "elementwise [mul] float 2ada", "elementwise [mul] float 3bda"
-    assert tell_apart([one, "copy bf16"]) == {one: one[:-5], "copy bf16": "copy bf16"}
+def test_type_and_digits_of_names_from_files_are_told_only_where_they_tell_apart() -> None:
+    short, one, other = (f"elementwise [mul]{end}" for end in ("", " float 2ada", " float 3bda"))
+    assert tell_apart([one, "copy bf16"]) == {one: short, "copy bf16": "copy bf16"}
     assert tell_apart([one, other]) == {one: one, other: other}
+
+
+def test_the_type_of_names_from_files_is_kept_where_two_differ_by_it_alone() -> None:
+    one, other, third = (
+        f"elementwise [mul]{end}" for end in (" float 2ada", " bf16 3bda", " 4cda")
+    )
+    assert tell_apart([one, other]) == {one: one[:-5], other: other[:-5]}
+    assert tell_apart([one, third]) == {one: one[:-5], third: third}

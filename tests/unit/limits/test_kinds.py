@@ -204,10 +204,10 @@ def test_what_is_asserted_of_a_comparison_is_a_limit(
         (
             "min_speedup",
             True,
-            "min_speedup: True: expected a number above zero. The form is: min_speed",
+            "min_speedup: True: expected a number above zero. Write min_speed",
         ),
         ("min_speedup", 10**400, "expected a number above zero"),
-        ("not_slower", 0.5, "not_slower: by=0.5 has no unit. The form is: not_slower("),
+        ("not_slower", 0.5, "not_slower: by=0.5 has no unit. Write not_slower("),
         ("not_slower", "2", "not_slower: by: '2' is not a percentage"),
     ],
 )

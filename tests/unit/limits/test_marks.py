@@ -320,7 +320,7 @@ def test_it(): pass
 
 
 def test_a_malformed_marker_is_refused_with_its_form(collect: Collect) -> None:
-    with pytest.raises(MarkerError, match=r"'many' is not a whole number\. The form is: max_"):
+    with pytest.raises(MarkerError, match=r"'many' is not a whole number\. Write max_"):
         marks(collect, "@mark.max_kernels('many')\ndef test_it(): pass")
 
 
@@ -349,8 +349,8 @@ def test_a_marker_that_is_nearly_ours_is_refused_with_the_right_form(
     with pytest.raises(MarkerError) as error:
         refuse_misspelt(found)
     assert str(error.value) == (
-        f"@pytest.mark.{written} is not a marker; did you mean {meant}? The form is: "
-        f"{KINDS[meant].form}. (If {written} is your own marker, register it.) "
+        f"@pytest.mark.{written} is not a marker; did you mean {meant}? Write "
+        f"{KINDS[meant].form}, or register {written} if it is your own marker "
         f"(see {MarkerError.page})"
     )
 
@@ -359,7 +359,7 @@ def test_a_misspelt_options_marker_is_refused_with_the_form_of_the_options(
     collect: Collect,
 ) -> None:
     found = item(collect, "@mark.kernelproff(rounds=3)\ndef test_it(): pass")
-    with pytest.raises(MarkerError, match=r"The form is: kernelprof\(warmup=3\)"):
+    with pytest.raises(MarkerError, match=r"Write kernelprof\(warmup=3\)"):
         refuse_misspelt(found, "kernelprof(warmup=3)")
 
 

@@ -249,7 +249,7 @@ def test_the_marker_takes_keyword_arguments_only(pytester: pytest.Pytester) -> N
     with pytest.raises(MarkerError) as error:
         settings(pytester).with_markers([pytest.mark.kernelprof(9).mark])
     assert str(error.value) == (
-        f"kernelprof: takes keyword arguments only, got (9,). The form is: {OPTIONS_FORM} "
+        f"kernelprof: takes keyword arguments only, got (9,). Write {OPTIONS_FORM} "
         f"(see {MarkerError.page})"
     )
 
@@ -284,4 +284,4 @@ def test_a_value_of_another_form_is_refused_with_the_form(
     with pytest.raises(MarkerError) as error:
         check_option(name, value)
     page = f"(see {MarkerError.page})"
-    assert str(error.value) == f"{words}. The form is: {OPTIONS_FORM} {page}"
+    assert str(error.value) == f"{words}. Write {OPTIONS_FORM} {page}"

@@ -97,10 +97,9 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     told = worse_message("", [held_to(replace(extra, label="step"), found)], MAIN).splitlines()
     lines = [" ".join(line.split()) for line in told]
     times, _, pairs = TIMES.partition(" in ")
-    assert lines[:7] == [
-        f"worse than main (abc1234): kernels 5 -> 6, {times} at mlp.py:31",
-        f"in {pairs}, margin",
-        "5 %",
+    assert lines[:6] == [
+        f"worse than main: kernels 5 -> 6, {times}, margin 5 % at mlp.py:31",
+        f"in {pairs}",
         "+ vectorized_elementwise [mul]",
         "in step",
         "at test_mlp.py:31",
@@ -114,21 +113,45 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     ]
 
 
-def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> None:
+def test_a_limit_whose_count_is_worse_has_that_of_the_revision_beside_it() -> None:
     over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
     kernels = diff_profiles(profile(MLP[:4]), mlp(), noticed=None)
     found = of(delta("kernels", 4, 5), source="revision", kernels=kernels)
     told = worse_message(f"before\n{failure_message(over)}", [held_to(over, found)], MAIN)
-    assert told.splitlines()[:3] == [
+    first, head, against, *_ = told.splitlines()
+    assert (first, head) == (
         "before",
-        "max_kernels: 5 > 4: + nvjet 256x128x64 TNT",
-        "worse than main (abc1234): kernels 4 -> 5",
-    ]
+        "max_kernels: 5 > 4 (was 4 in main): + nvjet 256x128x64 TNT",
+    )
+    assert against == "  against main (abc1234): + new"
+    assert "worse than main" not in told
     assert told.count("max_kernels:") == 1
     assert told.splitlines()[-2:] == [
         "  if intended, allow max_kernels(5), and accept it in a snapshot with",
         "  --kernelprof-update",
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "worse"),
+    [
+        (
+            {"metrics": (delta("kernels", 4, 5), delta("syncs", 1, 2))},
+            "kernels 4 -> 5, syncs 1 -> 2",
+        ),
+        ({"paired": SLOWER}, "kernels 4 -> 5, GPU time +7.7 %, margin 5 %"),
+        ({"metrics": (delta("syncs", 1, 2),)}, "syncs 1 -> 2"),
+    ],
+)
+def test_what_no_broken_limit_is_about_is_told_as_worse_with_all_its_counts(
+    more: dict[str, Any], worse: str
+) -> None:
+    over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
+    found = replace(of(delta("kernels", 4, 5), source="revision"), **more)
+    told = worse_message("", [held_to(over, found)], MAIN).splitlines()
+    assert told[0].startswith("max_kernels: 5 > 4")
+    assert f"worse than main: {worse}" in told
+    assert " (was " not in "\n".join(told)
 
 
 def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end() -> None:
@@ -138,7 +161,7 @@ def test_of_several_profiles_each_is_told_and_the_command_stands_once_at_the_end
     assert before.count("pytest t.py::test_it") == 1
     told = worse_message(before, [worse], MAIN, "pytest t.py::test_it")
     assert "max_kernels: 5 > 4" in told
-    assert "worse than main (abc1234): syncs 1 -> 2" in told
+    assert "worse than main: syncs 1 -> 2" in told
     assert told.count("pytest t.py::test_it") == 2
     assert "then run again" not in told
     assert told.splitlines()[-5:] == [
@@ -192,7 +215,7 @@ def test_more_is_allowed_at_the_line_of_the_test_also_against_a_revision() -> No
     assert "  if intended, allow kernelprof(margin='10%') at t.py:8 until main has it" in slower
 
 
-def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_table() -> None:
+def test_where_it_cannot_be_told_which_of_equal_kernels_is_new_the_table_marks_each() -> None:
     def muls(*lines: int) -> list[Kernel]:
         return [kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in lines]
 
@@ -201,12 +224,17 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     worse = held_to(new, of(delta("kernels", 5, 6), kernels=kernels))
     told = failure_message(worse).splitlines()
     assert told[0] == "earlier run: kernels 5 -> 6 at mlp.py:7 or 8: + vectorized_elementwise [mul]"
-    assert told[1] == "  against the earlier run: + new"
-    assert told[2].split() == ["time", "kernel", "line", "launched", "by"]
-    assert told[3].startswith("+ 10.0us ")
-    assert "  mlp.py:7 or 8  " in told[3]
-    assert told[5] == "  kernels of one call:"
-    assert not any(line.startswith("+") for line in told[6:])
+    assert told[1] == "  against the earlier run: ? new, one of these"
+    assert told[2].split() == ["#", "us", "kernel", "line", "launched", "by"]
+    assert [line[:3] for line in told[3:8]] == ["  1", "  2", "  3", "? 4", "? 5"]
+    assert ["  mlp.py:7  " in told[6], "  mlp.py:8  " in told[7]] == [True, True]
+    assert not any(line.startswith(("+", "?")) for line in told[8:])
+    both = profile([*MLP[:3], *muls(7, 8), MLP[4], kernel("own", "aten::mm")])
+    kernels = diff_profiles(profile([*MLP[:3], *muls(7), MLP[4]]), both)
+    told = failure_message(held_to(both, of(delta("kernels", 5, 7), kernels=kernels))).splitlines()
+    at = told.index("  against the earlier run: + new, ? new, one of these")
+    signs = ["  1", "  2", "  3", "? 4", "? 5", "  6", "+ 7"]
+    assert [line[:3] for line in told[at + 2 : at + 9]] == signs
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))
     assert failure_message(known).splitlines()[1] == "  against the earlier run: + new"
 

@@ -32,9 +32,9 @@ def test_hostile_names_are_seen_as_they_are_and_notify_nobody(
     page = rendered(capsys.readouterr().out)
     worse, fewer = (codec.text(one).removeprefix("t.py::") for one in (id, less))
     item, *_ = page.items()
-    assert item.startswith(f"❌ t.py {line(f'added kernel: gelu ({worse})')} / ")
+    assert item.startswith(f"❌ t.py {line(f'added kernel: gelu in {worse}')} / ")
     *_, changed = page.texts("li")
-    assert changed.startswith(f"✅ t.py {line(fewer)}: better; kernels 4 -> 3")
+    assert changed.startswith(f"✅ {line(f't.py::{fewer}')}: better; kernels 4 -> 3")
     assert page.tables == []
     assert page.tags <= TAGS | DETAILS
     assert page.unclosed == []

@@ -123,8 +123,8 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
     assert told[0] == "1 of 2 compared tests is worse than main (abc1234)."
     assert told[-9:] == [
         "",
-        "against main: 1 worse, 1 not compared, 1 unchanged; 1 call timed (interleaved),",
-        "margin 5 %",
+        "against main: 1 worse, 1 not compared, 1 unchanged",
+        "1 call timed (interleaved), margin 5 %",
         "not compared t.py::new: no such test",
         "note         t.py::test_it: other software: torch",
         "             a submodule is left out",

@@ -25,7 +25,7 @@ def words(line: str) -> str:
 def test_a_kernel_is_told_with_caller_line_and_time() -> None:
     one = kernel("void ns::gelu<4>(int)", "aten::gelu", us=12.5, source="src/mlp.py:31")
     assert [words(line) for line in kernel_table(profile([one])).lines()] == [
-        "# GPU us kernel line launched by",
+        "# us kernel line launched by",
         "1 12.5 gelu mlp.py:31 aten::gelu",
     ]
 
@@ -61,7 +61,7 @@ def test_what_no_operator_launched_says_so() -> None:
 def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
     one = kernel("aten::mm", "aten::mm", "aten::linear")
     assert [words(line) for line in kernel_table(profile([one], environment=CPU)).lines()] == [
-        "# CPU us operator called by",
+        "# us operator called by",
         "1 10.0 aten::mm aten::linear",
     ]
 
@@ -92,7 +92,7 @@ def test_in_a_long_table_kernels_that_are_alike_are_one_row() -> None:
 
 def test_of_very_many_kinds_the_costliest_and_those_with_a_sign_are_there() -> None:
     kernels = [kernel(f"k{i}", us=500.0 if i == 50 else 1.0) for i in range(100)]
-    new = NewKernels("snapshot", frozenset({60}), ())
+    new = NewKernels("snapshot", {60: "+"}, ())
     lines = [words(line) for line in kernel_table(profile(kernels), most=20, new=new).lines()]
     assert lines[1].endswith("k0")
     assert lines[-3:] == ["51 500.0 k50", "+ 61 1.0 k60", "80.0 ... 80 more of 80 kinds ..."]
@@ -103,14 +103,20 @@ def test_what_is_new_and_what_is_gone_is_marked_at_its_line() -> None:
     was = KernelSide("gelu", ("aten::gelu",), duration_us=5.0)
     gone = KernelChange("replaced", was, KernelSide("mul"), at=4)
     lost = KernelChange("removed", KernelSide("silu"), times=2)
-    new = NewKernels("snapshot", frozenset({3}), (gone, lost))
+    new = NewKernels("snapshot", {3: "+"}, (gone, lost))
     rows = [words(line) for line in kernel_table(mlp(), new=new).lines()]
-    assert rows[0] == "# GPU us kernel launched by"
+    assert rows[0] == "# us kernel launched by"
     assert rows[4:6] == [
         "- 5.0 gelu aten::gelu",
         "+ 4 10.0 vectorized_elementwise [mul] aten::mul",
     ]
     assert rows[-1] == "- silu x2"
+
+
+def test_each_that_may_be_the_new_one_is_marked_as_such() -> None:
+    new = NewKernels("snapshot", {1: "?", 2: "?", 4: "+"}, ())
+    lines = kernel_table(mlp(), new=new, guilty={0, 1}).lines()
+    assert [line.split()[0] for line in lines[1:]] == [">", "?", "?", "4", "+"]
 
 
 def test_what_fails_a_limit_on_names_is_marked() -> None:
@@ -132,7 +138,7 @@ def test_operators_wrap_and_what_the_kernel_works_on_stays() -> None:
 
 def test_a_copy_is_told_with_its_size() -> None:
     assert [words(line) for line in copy_table(profile(copies=(COPY,))).lines()] == [
-        "# GPU us size copy called by",
+        "# us size copy called by",
         "1 80.0 4.19 MB Memcpy DtoH (Device -> Pageable) aten::copy_ in aten::to",
     ]
 

@@ -71,10 +71,10 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     digest = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
     told = [plain(line) for line in report_lines(digest, Style(100))]
     assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
-    assert told[1:3] == [
+    assert told[1:4] == [
         "",
-        "✗ t.py: max_kernels: 3 > 2 on rank 1; only rank 1 launches vectorized_elementwise [mul] "
-        "(test_step)",
+        "✗ t.py: max_kernels: 3 > 2 on rank 1 (test_step)",
+        "  only rank 1 launches vectorized_elementwise [mul]",
     ]
     assert any("test_step (rank 1)" in one for one in told[3:])
     assert any(one.strip().startswith("Rank 1 comes last to 1 of 1") for one in told)

@@ -81,7 +81,7 @@ def test_the_totals_are_the_same_in_all() -> None:
 
 def test_what_is_broken_has_its_two_numbers_in_all() -> None:
     assert "37 > 31" in terminal(RUN)
-    assert "#### ❌ `t.py` max_kernels: 37 > 31 (`test_over`)\n" in markdown_of(RUN)
+    assert "#### ❌ `t.py` max_kernels: 37 > 31 in `test_over`\n" in markdown_of(RUN)
     assert "37 > 31" in page(RUN)
 
 

@@ -172,6 +172,12 @@ def test_a_sentence_breaks_at_spaces_and_a_long_word_anywhere() -> None:
     assert len(wrapped("b" * 100_000, 60)) == 8
 
 
+def test_a_short_last_word_does_not_stand_alone() -> None:
+    assert wrapped("to wait for it", 12) == ["to wait", "for it"]
+    assert wrapped("to wait for long", 12) == ["to wait", "for long"]
+    assert wrapped("to wait for words", 12) == ["to wait for", "words"]
+
+
 def test_no_line_begins_with_a_percent_sign_or_an_arrow() -> None:
     text = "GPU time +8.0 % of 3 -> 4 kernels"
     for width in range(10, len(text)):

@@ -31,6 +31,7 @@ from pytest_kernelprof.records.profile import Cause, Place, Verdict
 from pytest_kernelprof.summary.advice import (
     commands_of,
     cure_words,
+    fix_words,
     intended_words,
     tasks_of,
     update_command,
@@ -99,11 +100,11 @@ def test_the_limit_that_is_advised_can_be_written_and_would_hold(
 
 def test_a_command_is_never_about_every_test_where_only_some_need_it() -> None:
     tests = [f"test_{i}.py::test_it" for i in range(9)]
-    assert update_command(tests, "H200") == "pytest --kernelprof-update test_0.py::test_it"
+    assert update_command(tests, "H200") == "pytest test_0.py::test_it --kernelprof-update"
     in_one = [f"test_a.py::test_{i}" for i in range(9)]
-    assert update_command(in_one, "H200") == "pytest --kernelprof-update test_a.py"
+    assert update_command(in_one, "H200") == "pytest test_a.py --kernelprof-update"
     assert update_command(["t.py::test_it[a b]"], "cpu") == (
-        "pytest --kernelprof-update 't.py::test_it[a b]' --kernelprof-device=cpu"
+        "pytest 't.py::test_it[a b]' --kernelprof-update --kernelprof-device=cpu"
     )
 
 
@@ -131,7 +132,7 @@ def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_m
     diff = KernelDiff(baseline_kernels=2, current_kernels=3, what=kernels)
     found = ProfileComparison(source="snapshot", change="worse", kernels=diff)
     exceeded = Verdict(limit="snapshot", outcome="failed", comparison=found)
-    assert cure_words([over, exceeded]) == "launch fewer kernels"
+    assert cure_words([over, exceeded]) == "launch fewer kernels (fuse them, torch.compile)"
     assert intended_words([over, exceeded]) == f"if intended, allow max_kernels(3), and {command}"
     assert intended_words([exceeded]) == ""  # another command accepts it, or nothing does
     assert intended_words([over]) == "if intended, allow max_kernels(3)"
@@ -198,6 +199,12 @@ def test_what_a_snapshot_accepts_is_advised_and_warnings_alone_where_it_does_not
     )
 
 
+def test_of_several_slower_kernels_it_is_told_how_many_there_are() -> None:
+    slower = [Cause(f"slower: {name}, 1.0us -> 2.0us") for name in ("gelu", "mul")]
+    assert fix_words(slower[:1], on_cpu=False) == "undo what slows down gelu"
+    assert fix_words(slower, on_cpu=False) == "undo what slows down these 2 kernels"
+
+
 def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> None:
     over = Verdict(limit="max_kernels", outcome="failed", metric="kernels", measured=5, allowed=4)
     called = mlp(verdicts=(over,), place=Place("test_it.py", 7))
@@ -235,13 +242,13 @@ def test_of_several_tests_it_is_told_what_is_wrong_with_each(
     (task,) = tasks_of(summary_of(Run(tests)).problems)
     assert task.test == f"{number} tests"
     each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(min(number, 4))]
-    assert task.found == (*each, *more)
+    assert task.facts == ("k x4", *each, *more)
 
 
 def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
     (task,) = tasks_of(summary_of(Run((over_by(4, 7, 7, 7, 7),))).problems)
-    assert task.what == "max_kernels: 4 > 3; k x4"
-    assert task.found == ()
+    assert task.what == "max_kernels: 4 > 3"
+    assert task.facts == ("k x4",)
     old, new = (profile([kernel(one, one) for one in names]) for names in ("abc", "abcd"))
     more = MetricDelta(name="kernels", baselines=(3,), current=4, change="worse", judged=True)
     worse = ProfileComparison(
@@ -250,7 +257,29 @@ def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
     run = Run((Test("t.py::test_a", (held_to(new, worse),), outcome="failed"),))
     (task,) = tasks_of(summary_of(run).problems)
     assert task.what == "added kernel: d"
-    assert task.found == ("snapshot: kernels 3 -> 4",)
+    assert task.facts == ("snapshot: kernels 3 -> 4",)
+
+
+@pytest.mark.parametrize(
+    ("why", "todo", "facts"),
+    [
+        (
+            "MarkerError: max_kernels: 'many' is not a whole number. Write max_kernels(3) or "
+            "max_kernels(n=3) (see docs/reference.md#markers)",
+            "write max_kernels(3) or max_kernels(n=3) (see docs/reference.md#markers)",
+            (),
+        ),
+        ("OddError: no. Write 3", "", ("Write 3",)),
+        ("ValueError: no such layer", "", ()),
+    ],
+)
+def test_the_hint_of_an_error_of_ours_is_what_to_do_and_is_not_repeated(
+    why: str, todo: str, facts: tuple[str, ...]
+) -> None:
+    (task,) = tasks_of(summary_of(Run((Test("t.py::t", outcome="error", why=why),))).problems)
+    assert task.what == why.partition(". ")[0]
+    assert task.remedy == Remedy(todo, "then run again", "pytest t.py::t", tests=("t.py::t",))
+    assert task.facts == facts
 
 
 def commands(*tests: Test) -> list[tuple[str, str]]:
@@ -275,7 +304,7 @@ def kept_as(name: str, state: TestState) -> Test:
 
 def test_updates_that_do_different_things_have_one_command() -> None:
     does = "to update outdated or missing snapshots"
-    both = [(does, "pytest --kernelprof-update t.py::test_a t.py::test_b")]
+    both = [(does, "pytest t.py::test_a t.py::test_b --kernelprof-update")]
     assert commands(kept_as("test_a", "changed"), kept_as("test_b", "changed")) == both
     assert commands(kept_as("test_a", "changed"), kept_as("test_b", "missing")) == both
 
@@ -292,7 +321,7 @@ def exceeding(name: str) -> Test:
 def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> None:
     assert commands(exceeding("test_a"), kept_as("test_b", "changed"), exceeding("test_c")) == [
         ("run again", "pytest t.py::test_a t.py::test_c"),
-        ("to update outdated or missing snapshots", "pytest --kernelprof-update t.py::test_b"),
+        ("to update outdated or missing snapshots", "pytest t.py::test_b --kernelprof-update"),
         (
             "to accept in a snapshot, if intended",
             "pytest t.py::test_a t.py::test_c --kernelprof-update",
@@ -381,7 +410,7 @@ def test_of_more_than_forty_files_a_command_is_for_the_first_test(
 
     tests = [of(f"t{i}.py", name) for i in range(files) for name in ("test_a", "test_b")]
     ((_, command),) = commands(*tests)
-    assert command == f"pytest {'' if all_failed else '--kernelprof-update '}{told}"
+    assert command == f"pytest {told}{'' if all_failed else ' --kernelprof-update'}"
 
 
 @pytest.mark.parametrize(
@@ -444,5 +473,5 @@ def test_a_cause_is_told_although_the_first_words_end_in_its_letters() -> None:
     taken = profile(kernels, verdicts=(fused, of_add))
     (problem,) = summary_of(Run((Test("t.py::t", (taken,), outcome="failed"),))).problems
     (task,) = tasks_of((problem,))
-    assert task.what.endswith("; fused_add")
-    assert task.whys == ("add at m.py:9",)
+    assert task.what == "max_kernels: 2 > 1, max_kernels(match='^add$'): 2 > 1"
+    assert task.facts == ("fused_add", "add at m.py:9")

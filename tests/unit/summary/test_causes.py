@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
@@ -226,9 +228,9 @@ def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
-        ({"low": 198.4, "high": 201.6}, "198.4..201.6us (limit 200.0us)"),
-        ({"low": 198.4}, "200.1us (limit 200.0us)"),
-        ({}, "200.1us (limit 200.0us)"),
+        ({"low": 198.4, "high": 201.6}, "198.4..201.6us, limit 200.0us"),
+        ({"low": 198.4}, "200.1us, limit 200.0us"),
+        ({}, "200.1us, limit 200.0us"),
     ],
 )
 def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
@@ -244,6 +246,39 @@ def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
         **ends,  # type: ignore[arg-type]
     )
     assert list(found_by([undecided])) == [f"max_cuda_time undecided: {words}"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (
+            {"reason": "interval", "low": 198.4, "high": 201.6, "rounds": 12},
+            "the limit is inside the interval: +0.0 %, 12 rounds",
+        ),
+        (
+            {"reason": "alike", "rounds": 12},
+            "neighbouring rounds are too alike: +0.0 %, 12 rounds, no interval",
+        ),
+        (
+            {"reason": "disturbed", "rounds": 7},
+            "the GPU was disturbed: +0.0 %, 7 rounds, too few for an interval",
+        ),
+    ],
+)
+def test_why_a_limit_is_undecided_does_not_repeat_the_interval(
+    facts: dict[str, Any], words: str
+) -> None:
+    undecided = Verdict(
+        limit="max_cuda_time",
+        outcome="undecided",
+        metric="cuda_time",
+        unit="us",
+        measured=200.1,
+        allowed=200.0,
+        **facts,
+    )
+    (cause,) = causes_of(mlp(verdicts=(undecided,)), "undecided")
+    assert cause.text == words
 
 
 def test_the_cause_of_a_latency_is_what_bounds_it_where_that_is_known() -> None:

@@ -60,7 +60,7 @@ def test_each_that_is_new_is_known_by_its_position() -> None:
     new = [*MLP[:3], COPY, *MLP[3:], kernel(MUL, "aten::mul")]
     for found in (against_snapshot(old, new), against_a_run(old, new)):
         assert found is not None
-        assert found.positions == {3, 6}
+        assert found.marks == {3: "+", 6: "+"}
         assert found.gone == ()
 
 
@@ -70,16 +70,46 @@ def test_of_those_that_repeat_each_is_known_also_where_others_of_their_kind_stan
         new = [*MLP, one] * 3
         for found in (against_snapshot(old, new), against_a_run(old, new)):
             assert found is not None
-            assert found.positions == {5, 11, 17}
+            assert found.marks == {5: "+", 11: "+", 17: "+"}
 
 
-def test_where_it_cannot_be_told_which_of_a_kind_is_new_nothing_is() -> None:
+def test_where_it_cannot_be_told_which_of_equal_neighbours_is_new_each_is_in_doubt() -> None:
     one, other = (kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (7, 8))
     old = [*MLP[:3], one, MLP[4]]
     of_one_line = against_a_run(old, [*MLP[:3], one, one, MLP[4]])
     assert of_one_line is not None
-    assert of_one_line.positions == {4}
-    assert against_a_run(old, [*MLP[:3], one, other, MLP[4]]) is None
+    assert of_one_line.marks == {4: "+"}
+    for make in (against_snapshot, against_a_run):
+        found = make(old, [*MLP[:3], one, other, MLP[4]])
+        assert found is not None
+        assert found.marks == {3: "?", 4: "?"}
+        assert found.gone == ()
+
+
+def test_of_a_line_that_several_may_be_at_each_is_in_doubt_whatever_called_its_operator() -> None:
+    one = kernel(MUL, "aten::mul", source="mlp.py:7")
+    other = kernel(MUL, "aten::mul", "aten::baddbmm", source="mlp.py:8")
+    (change,) = diff_profiles(profile([one]), profile([one, other])).changes
+    assert change.lines == ("7", "8")
+    found = against_a_run([one], [one, other])
+    assert found is not None
+    assert found.marks == {0: "?", 1: "?"}
+
+
+def test_equal_ones_that_stand_elsewhere_are_not_in_doubt() -> None:
+    one, other = (kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (7, 8))
+    old = [one, *MLP[:3], one, MLP[4]]
+    found = against_a_run(old, [one, *MLP[:3], one, other, MLP[4], COPY])
+    assert found is not None
+    assert found.marks == {4: "?", 5: "?", 7: "+"}
+
+
+def test_the_positions_of_a_diff_have_those_that_are_in_doubt() -> None:
+    one, other = (kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (7, 8))
+    (change,) = (diff := diff_profiles(profile([one]), profile([one, other]))).changes
+    assert change.lines == ("7", "8")
+    assert diff.new_positions == {at - 1 for at in change.positions}
+    assert len(change.positions) == 1
 
 
 def test_of_more_changes_than_a_diff_names_none_is_told() -> None:
@@ -95,7 +125,7 @@ def test_what_another_one_replaces_is_gone_before_it() -> None:
     found = against_a_run(old, [MLP[0], MLP[2], kernel(GELU, "aten::gelu"), MLP[3], MLP[4]])
     assert found is not None
     assert found.source == "run"
-    assert found.positions == {2, 3}
+    assert found.marks == {2: "+", 3: "+"}
     assert [(one.side.short_name, one.at) for one in found.gone] == [
         ("triton_poi_fused [gelu, mul]", 3)
     ]
@@ -109,7 +139,7 @@ def test_the_first_that_is_worse_and_names_kernels_tells() -> None:
     taken = held_to(profile(new), held, slower, main, compared(list(MLP[:4]), new))
     found = new_kernels(taken)
     assert found is not None
-    assert (found.source, found.positions) == ("revision", frozenset({5}))
+    assert (found.source, found.marks) == ("revision", {5: "+"})
 
 
 def test_of_another_rank_or_beyond_the_kernels_that_are_kept_none_is_told() -> None:

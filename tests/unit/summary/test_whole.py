@@ -201,7 +201,11 @@ def test_a_new_kernel_that_tests_share_is_told_without_times_in_which_they_diffe
 
     found = summary_of(Run((of("test_a", 4), of("test_b", 1))))
     (problem,), (task,) = found.problems, found.tasks
-    assert (task.what, task.whys) == ("added kernel: vectorized_elementwise [mul]", ())
+    assert task.what == "added kernel: vectorized_elementwise [mul]"
+    assert task.facts == (
+        "test_a: worse than the revision: kernels 1 -> 5",
+        "test_b: worse than the revision: kernels 1 -> 2",
+    )
     assert problem.cause is not None
     assert problem.cause.text == "vectorized_elementwise [mul], from aten::mul"
     assert [row.causes[0].text for row in problem.rows] == [

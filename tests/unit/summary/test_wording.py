@@ -90,6 +90,14 @@ def test_numbers_in_names_are_sorted_as_numbers() -> None:
     assert wording.natural("9" * 5_000)  # longer than Python turns into a number at once
 
 
+def test_limits_options_calls_and_lines_of_code_are_code() -> None:
+    told = "allow max_kernels(3) at t.py:3, or call kernel_profile(f, 3) with --kernelprof-rounds=9"
+    assert wording.in_code(told)[1::2] == [
+        *("max_kernels(3)", "t.py:3", "kernel_profile(f, 3)", "--kernelprof-rounds=9"),
+    ]
+    assert "".join(wording.in_code(told)) == told
+
+
 def test_a_slash_in_a_parameter_is_no_folder() -> None:
     assert wording.shortened("a/b/test_it.py::test_x[c/d]") == "test_it.py::test_x[c/d]"
     assert wording.parts_of("a/test_it.py::TestX::test_x[1::2]") == (
