@@ -72,8 +72,7 @@ class RightCode:
         if self._is_own:
             return ""
         loaded = list(modules)
-        users = import_redirect.loaded_from_the_user(loaded, self._mapping)
-        if users:
+        if users := import_redirect.loaded_from_the_user(loaded, self._mapping):
             return (
                 f"the baseline loaded code from your own folder ({users[0]}), so it would not "
                 "measure the revision: remove the absolute path to that folder"

@@ -390,8 +390,7 @@ def why_failed(test: Test) -> str:
     if test.outcome not in ("passed", "failed"):
         return test.outcome
     over = [v for one in test.profiles for v in one.verdicts if v.outcome == "failed"]
-    limits = dict.fromkeys(one.limit for one in over if not one.of_snapshot)
-    if limits:
+    if limits := dict.fromkeys(one.limit for one in over if not one.of_snapshot):
         return f"limit exceeded: {', '.join(limits)}"
     taken = test.snapshot
     if test.outcome == "passed" or (taken and taken.accepts):

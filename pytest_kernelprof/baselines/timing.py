@@ -181,8 +181,7 @@ def time_call(
         judged: if the test is judged already, what a suspect call becomes without more pairs.
     """
     assert reference.at is not None, "it holds"
-    other = first_difference(work, reference.at.work)
-    if other:
+    if other := first_difference(work, reference.at.work):
         return Timed(not_timed(f"different work: {other}"), other)
     try:
         sides: Sides = {"current": current, "baseline": reference.ask}

@@ -240,8 +240,7 @@ def _kineto(machine: Machine) -> Found:
         if name.startswith("KINETO_") or "CUPTI" in name
     }
     shown = ", ".join(f"{name}={value}" for name, value in set_here.items())
-    on_demand = [name for name in ("KINETO_USE_DAEMON", "KINETO_CONFIG") if name in set_here]
-    if on_demand:
+    if on_demand := [name for name in ("KINETO_USE_DAEMON", "KINETO_CONFIG") if name in set_here]:
         text = f"{shown}: traces on demand may start during a measurement"
         return "warn", text, f"unset {' and '.join(on_demand)} for tests"
     if _is_on(set_here, "TEARDOWN_CUPTI"):

@@ -70,8 +70,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
-        why = files.why_no_file(form, path) or taken.get(os.path.realpath(path), "")
-        if why:
+        if why := files.why_no_file(form, path) or taken.get(os.path.realpath(path), ""):
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")
         taken[os.path.realpath(path)] = f"{flag} writes it, too"
 
@@ -79,8 +78,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
 def _tell_github(found: Run) -> None:
     """Report on GitHub. Paths in a document are relative to pytest's root folder, which must be
     this one."""
-    problem = github.append_summary(found, os.environ, os.getcwd())
-    if problem:
+    if problem := github.append_summary(found, os.environ, os.getcwd()):
         print(printable(f"kernelprof: {problem}"), file=sys.stderr)
     file_of = github.files_in_the_repository(os.getcwd(), os.environ)
     for command in github.commands(github.annotations_of(found), file_of):

@@ -123,8 +123,7 @@ def _pairs(
     Raises:
         TraceError: both are folders, and no rank is in both.
     """
-    both = {name: (old[name], new[name]) for name in old if name in new}
-    if both:
+    if both := {name: (old[name], new[name]) for name in old if name in new}:
         return both
     if all(name.startswith("rank ") for name in (*old, *new)):
         raise TraceError(

@@ -361,16 +361,14 @@ def left_test(test: str, why: str) -> None:
 def leave(name: str, why: str) -> None:
     """Note the same for a test by the name of its calls."""
     with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
-        ranks = world_of_several()
-        if ranks is not None:
+        if (ranks := world_of_several()) is not None:
             ranks.store.set(rendezvous.note_key(name, "left", ranks.rank), why)
 
 
 def left_run() -> None:
     """Note that pytest has ended here, early or not, so that no other rank waits in any call."""
     with contextlib.suppress(Exception):
-        ranks = world_of_several()
-        if ranks is not None:
+        if (ranks := world_of_several()) is not None:
             ranks.store.set(rendezvous.run_key(ranks.rank), "has ended its run")
             _left_run.append(ranks.rank)
 
@@ -442,8 +440,7 @@ def agreeing(
     watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")))
     with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
         try:
-            missing = rendezvous.first_missing(test, ranks)
-            if missing is not None:
+            if (missing := rendezvous.first_missing(test, ranks)) is not None:
                 lost = rendezvous.LostRank(missing, "does not run this test", absent=True)
                 raise together.meeting.error(together.meeting.lose(lost))
             yield together

@@ -183,8 +183,7 @@ def why_no_gpu() -> str:
             )
         if torch.cuda.is_initialized() or torch.cuda.is_available():
             return ""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None:
+    if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return f"{_NO_DEVICE}: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
     if nodes := sorted(glob.glob(_DEVICE_NODES)):
         return (

@@ -166,8 +166,7 @@ def _bound(
     """Bind the arguments to the function; raise a TypeError in our words if they do not fit."""
     kinds = {name: one.kind for name, one in _signature(make).parameters.items()}
     various = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL]
-    unknown = [name for name in kwargs if name not in kinds or name in various]
-    if unknown:
+    if unknown := [name for name in kwargs if name not in kinds or name in various]:
         raise TypeError(f"unknown argument {', '.join(map(repr, unknown))}")
     try:
         return _signature(make).bind(*args, **kwargs)

@@ -98,8 +98,7 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
     """
     strangers = {mark.name for mark in item.iter_markers()} - _OURS
     for name in sorted(strangers):
-        meant = _nearly(name)
-        if meant and name not in _registered(item.config):
+        if (meant := _nearly(name)) and name not in _registered(item.config):
             form = KINDS[meant].form if meant in KINDS else options_form
             raise MarkerError(
                 f"@pytest.mark.{name} is not a marker; did you mean {meant}? Write "

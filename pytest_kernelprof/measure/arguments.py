@@ -138,8 +138,7 @@ def first_call(prepare: Prepare) -> Any:
     """
     call = prepare()
     result = call()
-    found = _lazy(result)
-    if found is not None:
+    if (found := _lazy(result)) is not None:
         lazy, why = found
         name = name_of(getattr(call, "func", call))
         held = "" if lazy is result else f" in {_named(result)}"
@@ -186,8 +185,7 @@ def _why_refused(value: Any, is_result: bool) -> str:
             hold threads, counters and generators for its own use; of these, only a body that has
             not begun is refused.
     """
-    state = _STATES.get(type(value))
-    if state is not None:
+    if (state := _STATES.get(type(value))) is not None:
         return _NOT_BEGUN if state(value).endswith(_OPEN[: 1 + is_result]) else ""
     if is_result and _stands_for_work(value):
         return "" if _is_done(value) else _UNFINISHED

@@ -290,8 +290,7 @@ class AgainstTests:
             if not warns:
                 return LimitExceeded(message, pytrace=False, place=worse[0].place)
             state_of(item).warn(message)
-        lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
-        if lost:
+        if lost := list(dict.fromkeys(metric for one in found for metric in one.lost)):
             return IncompleteProfile(f"{comparison.LIMIT_OF['revision']}: {lost_words(lost, name)}")
         return None
 

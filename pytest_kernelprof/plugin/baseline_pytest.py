@@ -98,8 +98,7 @@ class Served:
         there = [file for file in asked.files if os.path.exists(file)]
         if there:
             session.perform_collect(there)
-        why = self._code.wrong(list(sys.modules.items()))
-        if why:
+        if why := self._code.wrong(list(sys.modules.items())):
             self._wire.send(protocol.Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
@@ -169,8 +168,7 @@ class Served:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the profiles of the test and its outcome."""
-        sent = report.__dict__.pop(ATTRIBUTE, None)
-        if sent is not None:
+        if (sent := report.__dict__.pop(ATTRIBUTE, None)) is not None:
             taken = codec.decode(sent.encode(), Test)
             before = self._done.test.profiles if self._done.test else ()
             taken = replace(taken, profiles=(*before, *taken.profiles))

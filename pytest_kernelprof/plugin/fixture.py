@@ -305,8 +305,7 @@ def hold_comparisons(
             judged=limit.name,
             group=group,
         )[one]
-        message = judge(found, limit)
-        if message:
+        if message := judge(found, limit):
             test.ledger.broken.append(message)
         test.ledger.compared_by.append(limit)
 
@@ -444,8 +443,7 @@ class Comparison:
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
 
     def _assert(self, limit: Limit) -> Comparison:
-        message = judge(self, limit)
-        if message:
+        if message := judge(self, limit):
             raise LimitExceeded(message, pytrace=False)
         return self
 

@@ -234,8 +234,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     find_ignored_marks(config, items)
     if not run_state(config).settings.only:
         return
-    dropped = [item for item in items if not state_of(item).concerns_us]
-    if dropped:
+    if dropped := [item for item in items if not state_of(item).concerns_us]:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if state_of(item).concerns_us]
 
@@ -508,8 +507,7 @@ def _end_whole_call(
 
 def _dismiss(item: pytest.Item) -> None:
     """The test has failed by itself: what it took is reported, and not judged."""
-    test = state_of(item).test
-    if test is not None:
+    if (test := state_of(item).test) is not None:
         _note_taken(item, test)
         test.ledger.dismiss()
 
@@ -529,8 +527,7 @@ def conclude_test(item: pytest.Item) -> None:
         from pytest_kernelprof.distributed.agreement import group_without_this
 
         # Of several ranks, one may have nothing to profile: others make the calls (group=[0]).
-        ranks = group_without_this(test.id, test.settings.rank_timeout)
-        if ranks:
+        if ranks := group_without_this(test.id, test.settings.rank_timeout):
             test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
     _note_taken(item, test)
     records = test.ledger.records(test.unmeasured)
@@ -553,8 +550,7 @@ def _refuse_late_markers(item: pytest.Item) -> None:
     state = state_of(item)
     if state.is_benchmarked or state.find_target().unmeasured:
         return
-    names = ", ".join(limit.name for limit in state.marks.limits)
-    if names:
+    if names := ", ".join(limit.name for limit in state.marks.limits):
         raise IncompleteProfile(
             f"{names} was not judged: its marker was added while the test ran; add it in a "
             "fixture, or request the fixture kernel_profile"

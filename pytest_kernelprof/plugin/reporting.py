@@ -86,8 +86,7 @@ def _attach_notes(item: pytest.Item, report: pytest.TestReport) -> None:
     """Attach what the run says of the test at its end: markers that probably mean a limit, notes of
     its ledger, and versions newer than those that were tried."""
     notes = [_STRAY.format(*pair, tests="{tests}") for pair in meant_by_strays(item).items()]
-    test = state_of(item).test
-    if test is not None:
+    if (test := state_of(item).test) is not None:
         torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
         versions = {"pytest": pytest.__version__, "python": platform.python_version()}
         newer = system.newer_than_tried({"torch": torch, **versions})
@@ -243,8 +242,7 @@ def _without_our_frames(error: BaseException) -> None:
     for i in reversed(range(len(entries))):  # our context managers come with frames of contextlib
         beside = ours[i - 1 : i] + ours[i + 1 : i + 2]
         ours[i] |= entries[i].tb_frame.f_code.co_filename == contextlib.__file__ and any(beside)
-    kept = [entry for entry, is_ours in zip(entries, ours, strict=True) if not is_ours]
-    if kept:
+    if kept := [entry for entry, is_ours in zip(entries, ours, strict=True) if not is_ours]:
         for entry, following in zip(kept, [*kept[1:], None], strict=True):
             entry.tb_next = following
         error.__traceback__ = kept[0]

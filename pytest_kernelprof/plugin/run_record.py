@@ -281,8 +281,7 @@ def _groups(taken: profile.Profile, kept: int) -> tuple[profile.KernelGroup, ...
     others = (*grouped(taken.kernels[kept:]), *taken.more_kernels)
     groups = sorted(others, key=lambda one: -one.duration_us)
     told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
-    rest = groups[MOST_NAMES:]
-    if rest:
+    if rest := groups[MOST_NAMES:]:
         number, us = sum(one.count for one in rest), sum(one.duration_us for one in rest)
         told.append(profile.KernelGroup("", number, us))
     return tuple(told)

@@ -167,8 +167,7 @@ def _raise_first(
 ) -> None:
     """Raise the cause: a rank that is left alone only names another one."""
     __tracebackhide__ = True
-    dead = [rank for rank, one in ended.items() if one is None]
-    if dead:
+    if dead := [rank for rank, one in ended.items() if one is None]:
         processes[dead[0]].join(_TO_END_S)
         how = _how_ended(processes[dead[0]].exitcode)
         raise IncompleteProfile(f"rank {dead[0]} of {job.size} died ({how}) in {job.plan.who}")
