@@ -45,7 +45,6 @@ import msgspec
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.gpu import file_lock, inventory
 from pytest_kernelprof.gpu.bindings import bound_already
-from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
@@ -532,7 +531,7 @@ def _identity(process: int) -> tuple[str, tuple[str, ...]]:
 
 
 def gpu_lock(
-    device: Device, timeout_s: float, who: str = ""
+    device: inventory.Device, timeout_s: float, who: str = ""
 ) -> contextlib.AbstractContextManager[GpuLock]:
     """Have the GPU alone.
 
@@ -641,7 +640,7 @@ def end() -> None:
 
 
 @contextlib.contextmanager
-def sharing(device: Device, timeout_s: float, who: str) -> Iterator[None]:
+def sharing(device: inventory.Device, timeout_s: float, who: str) -> Iterator[None]:
     """Share a GPU while the code that is measured runs on it; inside of a test until the test's
     fixture, call or teardown is through. Nothing on the CPU."""
     if device.kind != "cuda":

@@ -18,12 +18,10 @@ from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.conditions import Watch, alone, unwatched
-from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import sharing
 from pytest_kernelprof.measure import arguments as calls
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.policy import Plan, Progress, Shown, Step
-from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
 from pytest_kernelprof.profiler.compiled_code import compilations
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
@@ -58,7 +56,7 @@ class Measurement(NamedTuple):
     recording: Recording
     timeline: Callable[[], Timeline]
     attribute: Callable[[], Profile] | None = None
-    more: MoreRounds | None = None
+    more: sessions.MoreRounds | None = None
     agreement: Agreement = ALONE
 
 
@@ -180,7 +178,7 @@ def warm(run: Run, look: Callable[[Any], None]) -> Profile:
 class Run:
     """A measurement that is being taken: its history, and what its steps returned so far."""
 
-    device: Device
+    device: inventory.Device
     plan: Plan
     call: Callable[..., Any]
     arguments: calls.Arguments
@@ -243,7 +241,7 @@ class Run:
         profile = profile_of(taken.facts, recording, self.label)
         profile = _with_other_ranks(profile, self.agreement)
         attribute = functools.partial(lines_of_another_run, profile, self._repeated)
-        more = MoreRounds(self._repeated._replace(agreement=ALONE))
+        more = sessions.MoreRounds(self._repeated._replace(agreement=ALONE))
         return Measurement(
             profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from _pytest.outcomes import OutcomeException
@@ -48,7 +47,7 @@ _NO_TRACE = (
 )
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Entry:
     """A measurement that is kept.
 
@@ -91,7 +90,7 @@ class _Entry:
         self.file, self.recording = None, NOTHING_NOTED
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Bound:
     """Keeps the memory of a test flat: of its old profiles only metrics and verdicts stay.
 

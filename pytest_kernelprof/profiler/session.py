@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu import conditions, inventory, nvml
-from pytest_kernelprof.gpu.inventory import Device, bound
 from pytest_kernelprof.profiler import compiled_code, torch_profiler, unfinished_work
 from pytest_kernelprof.profiler.autotuning import Autotuning, Pauses
 from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
@@ -54,7 +53,7 @@ class Session:
             to a good end. An exception of the measured code passes through.
     """
 
-    def __init__(self, device: Device, *, stacks: bool, shapes: bool = False) -> None:
+    def __init__(self, device: inventory.Device, *, stacks: bool, shapes: bool = False) -> None:
         self.device = device
         self.names = OwnNames(Real.urandom(8).hex())
         self.autotuning = Autotuning(Pauses(device, self.names))
@@ -108,7 +107,7 @@ class Session:
         The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that
         was off for a while nothing tells.
         """
-        torch = bound().module
+        torch = inventory.bound().module
         started, switched = self._others_started.append, self._recording_switched.append
         compiled_code.look_first(undoing, torch.autograd.profiler, "_enable_profiler", started)
         for module in (torch.autograd, torch._C._autograd):
@@ -116,7 +115,7 @@ class Session:
 
     def setup(self) -> contextlib.AbstractContextManager[object]:
         """Annotate the making of arguments for the next round: no work of that is the call's."""
-        return bound().record_function(self.names.setup)
+        return inventory.bound().record_function(self.names.setup)
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
@@ -145,7 +144,7 @@ class Session:
         assert self._running is not None, "entered"
         self._watching.close()
         # One that the measured code has left running is not ours to end.
-        left_running = bool(self._others_started) and bound().any_profiler_runs
+        left_running = bool(self._others_started) and inventory.bound().any_profiler_runs
         ended_by_others = bool(self._others_started) or self._running.was_ended
         try:
             if kind is not None:
@@ -217,7 +216,7 @@ class Session:
         The first also takes the profiler's first buffer request (0.5 ms and more) on itself.
         """
         if self.device.kind == "cuda":
-            torch = bound()
+            torch = inventory.bound()
             with torch.record_function(name):
                 torch.sleep(1)
 
@@ -225,7 +224,7 @@ class Session:
 def _annotate(name: str) -> None:
     """Leave an annotation of no length. What torch raises there is not raised by the test."""
     try:
-        with bound().record_function(name):
+        with inventory.bound().record_function(name):
             pass
     except Exception as error:
         raise IncompleteProfile(f"a round cannot be annotated: {first_line(error)}") from error
@@ -237,7 +236,7 @@ def refuse_to_nest() -> None:
     Raises:
         ProfilerUnavailable: with the remedy.
     """
-    torch = bound()
+    torch = inventory.bound()
     torch_profiler.refuse_others(may_be_own=True)
     if torch_profiler.who_gives_way():
         torch_profiler.end_own_of_this_thread()

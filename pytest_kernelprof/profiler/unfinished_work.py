@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from pytest_kernelprof.gpu import procfs
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.nvml import Unknown, gpu_of
-from pytest_kernelprof.gpu.procfs import Process, is_runnable
 from pytest_kernelprof.records.recording import ChildProcesses
 from pytest_kernelprof.system import Real, now_ns, sleep
 
@@ -147,7 +146,7 @@ def _let_wake_up(before: AtWork, seconds: float) -> None:
     woken = [one for one in Real.threads() if one.ident in others]
     waking = [one.native_id or 0 for one in woken if (one, None) not in before.threads]
     deadline = now_ns() + _PATIENCE_NS
-    while any(map(is_runnable, waking)) and now_ns() < deadline:
+    while any(map(procfs.is_runnable, waking)) and now_ns() < deadline:
         sleep(_POLL_S)
 
 
@@ -391,7 +390,7 @@ class Children:
                 ended_s=seconds if seconds > _SHORT_S and not is_known else 0.0,
             )
 
-    def _living(self, before: Mapping[int, Process], begun_ns: int) -> Iterator[str]:
+    def _living(self, before: Mapping[int, procfs.Process], begun_ns: int) -> Iterator[str]:
         """Those that worked meanwhile, and still live."""
         now = procfs.processes_below()
         for pid, earlier in before.items():  # another process may have taken it in
@@ -448,7 +447,7 @@ class Children:
                 )
 
 
-def _ran(now: Process, before: Process | None, least_ns: float) -> bool:
+def _ran(now: procfs.Process, before: procfs.Process | None, least_ns: float) -> bool:
     if before is None or before.started != now.started:
         return True
     return now.main_ns > before.main_ns or now.all_ns - before.all_ns > least_ns
