@@ -24,7 +24,7 @@ import pytest
 from pytest_kernelprof import api, errors, system
 from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
-from pytest_kernelprof.gpu import usage_lock
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.limits.kinds import Limit
 from pytest_kernelprof.measure import policy, runner
 from pytest_kernelprof.measure.arguments import Arguments, preparer
@@ -33,8 +33,8 @@ from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.plugin.settings import Settings
+from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
-from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.records.recording import DeviceKind
 from pytest_kernelprof.summary import wording
@@ -168,7 +168,7 @@ def measure_call(
     if test.unmeasured:
         ledger.leave_out(test.unmeasured)
         return run_plainly(fn, arguments)
-    with held_by(request.what), may_be_blind(test):
+    with torch_profiler.held_by(request.what), may_be_blind(test):
         with test.agreeing(request) as agreement, test.measuring() as progress:
             label = f"profile {len(ledger) + 1}" if len(ledger) else ""
             result, measurement = runner.measure(
@@ -244,7 +244,7 @@ def measure_block(
     request = request or Request(f"the whole call of {test.id}", place=test.place)
     found: list[runner.Measurement] = []
     limits = request.own.values()
-    with held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
+    with torch_profiler.held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
             found = block.enter_context(runner.measure_once(plan, name))
         yield kept
@@ -345,10 +345,8 @@ def is_cuda_up(*, otherwise: bool) -> bool:
     Args:
         otherwise: the answer if a fixture has put something in place of torch's functions.
     """
-    from pytest_kernelprof.gpu.inventory import cuda_is_up
-
     with contextlib.suppress(Exception):
-        return cuda_is_up()
+        return inventory.cuda_is_up()
     return otherwise
 
 
@@ -376,11 +374,8 @@ class OnGpu:
         wrong is told when a test is measured.
         """
         if self._settings.all and is_cuda_up(otherwise=True):
-            from pytest_kernelprof.gpu.inventory import current_device
-            from pytest_kernelprof.profiler.torch_profiler import prime
-
             with contextlib.suppress(Exception):
-                prime(current_device("cuda"))
+                torch_profiler.prime(inventory.current_device("cuda"))
         return (yield)
 
     # Of the older kind: an exception of the test does not pass through a frame of ours.
