@@ -104,8 +104,7 @@ def watch(
     wait for NVML's next sample (0.2 s on an H200, at most a second), with a tiny kernel of ours.
     Alone on the GPU nothing waits. The conditions are complete after the ``with`` block.
     """
-    found = gpu_of(device)
-    if isinstance(found, Unknown):
+    if isinstance(found := gpu_of(device), Unknown):
         yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
         return
     pulse = functools.partial(_pulse, device)
@@ -158,8 +157,7 @@ class Watch:
         known = self._conditions
         self._note(blocks=known.blocks + 1)
         self._last_block_us = self._next_block_us
-        throttling = self._ask(self._look)
-        if throttling:
+        if throttling := self._ask(self._look):
             self._note(
                 throttled_blocks=known.throttled_blocks + 1,
                 discarded_rounds=known.discarded_rounds + rounds,
@@ -249,8 +247,7 @@ class Watch:
         return {pid: share for pid, share in others.items() if pid not in known}
 
     def _use_since(self, gpu: Gpu, since_us: int) -> Sequence[Use]:
-        used = gpu.use_since(since_us)
-        if isinstance(used, Unknown):
+        if isinstance(used := gpu.use_since(since_us), Unknown):
             self._note(why_contention_unknown=used.why)
             return ()
         return used

@@ -206,8 +206,7 @@ class Gpu:
 
 def nvml_facts() -> NvmlFacts:
     """The driver's version, and which GPUs are divided; or why NVML cannot be asked."""
-    nvml = _library(os.getpid())
-    if isinstance(nvml, Unknown):
+    if isinstance(nvml := _library(os.getpid()), Unknown):
         return NvmlFacts(error=nvml.why)
     try:
         version = nvml.nvmlSystemGetDriverVersion()
@@ -253,8 +252,7 @@ def gpu_of(device: Device) -> Gpu | Unknown:
 
 def power_limit_w(device: Device) -> int | None:
     """The power limit of a GPU in watts; None where it could not be read, and of the CPU."""
-    gpu = gpu_of(device)
-    if isinstance(gpu, Unknown):
+    if isinstance(gpu := gpu_of(device), Unknown):
         return None
     with contextlib.suppress(gpu.nvml.NVMLError):
         return gpu.power_limit_w()
@@ -263,8 +261,7 @@ def power_limit_w(device: Device) -> int | None:
 
 @functools.cache
 def _gpu_of(process: int, uuid: str) -> Gpu | Unknown:
-    nvml = _library(process)
-    if isinstance(nvml, Unknown):
+    if isinstance(nvml := _library(process), Unknown):
         return nvml
     try:
         return Gpu(nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))

@@ -177,8 +177,7 @@ def _cublas(parts: Parts) -> str | None:
         sizes = [one.removeprefix("tilesize") for one in tokens if one.startswith("tilesize")]
         return _product("xmma gemm", tokens, sizes)
     for token in tokens[1:4]:
-        operation = _OPERATION.fullmatch(token)
-        if operation and _tile(tokens):
+        if (operation := _OPERATION.fullmatch(token)) and _tile(tokens):
             stem = "gemm" if operation[1] == "s" and operation[2] else token
             return _product(stem, tokens, tokens)
     return None

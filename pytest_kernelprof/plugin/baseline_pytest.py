@@ -34,8 +34,7 @@ def main(arguments: list[str]) -> None:
     """Run pytest as the user's process asks, over the two descriptors of the first argument."""
     wire = protocol.Wire.of_a_child(arguments[0])
     try:
-        launch = wire.receive()
-        if isinstance(launch, protocol.Launch):
+        if isinstance(launch := wire.receive(), protocol.Launch):
             _run(wire, launch)
     except protocol.Lost:  # the user's process is gone, so nobody would read why
         sys.exit(1)
@@ -43,8 +42,7 @@ def main(arguments: list[str]) -> None:
 
 def _run(wire: protocol.Wire, launch: protocol.Launch) -> None:
     code = code_origin.RightCode(launch)
-    why = code.bring_in_reach()
-    if why:
+    if why := code.bring_in_reach():
         wire.send(protocol.Refused(why))
         return
     os.makedirs(launch.cwd, exist_ok=True)  # the revision may lack that folder
@@ -95,8 +93,7 @@ class Served:
         if not isinstance(asked, protocol.Collect):
             return True
         self._kept = frozenset(asked.kept)
-        there = [file for file in asked.files if os.path.exists(file)]
-        if there:
+        if there := [file for file in asked.files if os.path.exists(file)]:
             session.perform_collect(there)
         if why := self._code.wrong(list(sys.modules.items())):
             self._wire.send(protocol.Refused(why))

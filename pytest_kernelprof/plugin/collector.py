@@ -97,8 +97,7 @@ class Collector:
         sent, test = report.__dict__.pop(ATTRIBUTE, None), f"{report.nodeid}{worker}"
         if report.when == "setup":
             self._running.pop(test, None)
-        this = self._running.get(test)
-        if this is None:
+        if (this := self._running.get(test)) is None:
             if sent is None and report.passed and test not in self._expected:
                 return  # as most reports of most runs
             this = self._running[test] = _Attempt(test, worker)

@@ -350,16 +350,14 @@ _ITEM = pytest.StashKey[ItemState]()
 
 def run_state(config: pytest.Config) -> RunState:
     """What is kept of a run."""
-    state = config.stash.get(_RUN, None)
-    if state is None:
+    if (state := config.stash.get(_RUN, None)) is None:
         config.stash[_RUN] = state = RunState(config)
     return state
 
 
 def state_of(item: pytest.Item) -> ItemState:
     """What is kept of a test."""
-    state = item.stash.get(_ITEM, None)
-    if state is None:
+    if (state := item.stash.get(_ITEM, None)) is None:
         item.stash[_ITEM] = state = ItemState(item)
     return state
 

@@ -139,8 +139,7 @@ def conclude(records: Records, test: str, settings: Settings, at: str = "") -> C
         place = over[0].place if over else None
         failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)
         return Conclusion(failure, accepts=accepts)
-    error = records.blind or _nothing_measured(records) or _not_judged(records)
-    if error:
+    if error := records.blind or _nothing_measured(records) or _not_judged(records):
         return Conclusion(IncompleteProfile(error), broken)
     skip = "" if records.compared else _none_applies(records)
     if skip:

@@ -78,8 +78,7 @@ class Snapshots:
         Raises:
             SnapshotError: it cannot be read.
         """
-        found = self._read(path, device)
-        if isinstance(found, SnapshotError):
+        if isinstance(found := self._read(path, device), SnapshotError):
             raise SnapshotError(str(found))
         return found
 

@@ -77,8 +77,7 @@ class _LineTracer:
     def on_call(self, frame: FrameType, event: str, _: object) -> Any:
         """The tracer of a new frame: None for library code."""
         file = frame.f_code.co_filename
-        followed = self._followed.get(file)
-        if followed is None:
+        if (followed := self._followed.get(file)) is None:
             # Not made absolute, which fails where the working directory is gone.
             followed = not file.startswith(("<", PACKAGE, *self._library))
             self._followed[file] = followed
