@@ -60,8 +60,7 @@ class RightCode:
             if why:
                 return why
         if self._is_apart:
-            pinned = import_redirect.Pinned(self._copies.packages(), self._mapping)
-            sys.meta_path.insert(0, pinned)
+            sys.meta_path.insert(0, import_redirect.Pinned(self._copies.packages(), self._mapping))
         import_redirect.redirect(whole, self._mapping)
         if not self._is_own:
             self.reads.watch()

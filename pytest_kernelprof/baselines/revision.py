@@ -205,8 +205,7 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
 def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
     top = (asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
     below = os.path.relpath(rootdir, top) if top else ""
-    root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
-    root = os.path.realpath(root)
+    root = os.path.realpath(top if top and os.path.isdir(os.path.join(folder, below)) else rootdir)
     if folder == root:
         raise CannotCompare(f"{given!r} is the code that is tested: give another checkout's folder")
     if _names(folder).isdisjoint(_names(root)):

@@ -68,8 +68,7 @@ def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool)
     verdicts = current.verdicts if is_reviewed else ()
     found = _compare(baseline, replace(current, kernels=(), verdicts=verdicts), None, "")
     if found.worse:
-        names = ", ".join(one.name for one in found.worse)
-        return f"more {names} already fail the test"
+        return f"more {', '.join(one.name for one in found.worse)} already fail the test"
     return ""
 
 

@@ -446,10 +446,9 @@ def _ask(question: Callable[[], Answer], failed: Callable[[str], Answer]) -> Ans
     Args:
         failed: makes the answer of the words that say why there is none.
     """
-    name = question.__name__
+    asked = f"doctor.answer(doctor.{question.__name__}())"
     try:
-        code = f"from pytest_kernelprof.cli import doctor; doctor.answer(doctor.{name}())"
-        done = run_fresh(code, _TIMEOUT_S)
+        done = run_fresh(f"from pytest_kernelprof.cli import doctor; {asked}", _TIMEOUT_S)
     except NotFinished as error:
         return failed(str(error))
     lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]

@@ -89,8 +89,7 @@ def diff_sides(
     keys = Keys(comparable=str)
     sides = Sides(keys.of(baseline), keys.of(current), keys)
     found = _diff(sides, ordered)
-    moved = sides.elsewhere("moved", sides.moved() if ordered else [])
-    changes = (*found.changes, *moved)
+    changes = (*found.changes, *sides.elsewhere("moved", sides.moved() if ordered else []))
     left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
     return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
 

@@ -96,8 +96,7 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
     Raises:
         MarkerError: with the name that was probably meant.
     """
-    strangers = {mark.name for mark in item.iter_markers()} - _OURS
-    for name in sorted(strangers):
+    for name in sorted({mark.name for mark in item.iter_markers()} - _OURS):
         if (meant := _nearly(name)) and name not in _registered(item.config):
             form = KINDS[meant].form if meant in KINDS else options_form
             raise MarkerError(
@@ -153,8 +152,7 @@ _LIMITS_BY_NOUN = {
 
 
 def _registered(config: pytest.Config) -> set[str]:
-    lines = config.getini("markers")
-    return {line.split(":")[0].split("(")[0].strip() for line in lines}
+    return {line.split(":")[0].split("(")[0].strip() for line in config.getini("markers")}
 
 
 def _marks(

@@ -127,10 +127,8 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         with session, session.autotuning.watched(), session.round():
             yield found
         taken = sessions.read(session.export())
-        recording = replace(
-            taken.recording, one_shot=True, settled=not taken.facts.profile.integrity.cold
-        )
-        recording = _ignoring(plan, recording)
+        settled = not taken.facts.profile.integrity.cold
+        recording = _ignoring(plan, replace(taken.recording, one_shot=True, settled=settled))
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             lines = frame_lines(taken.reading.trace, taken.facts.operators["kernel"])
@@ -154,8 +152,7 @@ def _with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the p
     rank = agreement.rank
     if rank is None:
         return profile
-    this = replace(profile, rank=rank, other_ranks=())
-    ranks = with_waiting(agreement.gather(what, this))
+    ranks = with_waiting(agreement.gather(what, replace(profile, rank=rank, other_ranks=())))
     (own,) = (one for one in ranks if one.rank == rank)
     return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
@@ -238,8 +235,7 @@ class Run:
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
         )
-        profile = profile_of(taken.facts, recording, self.label)
-        profile = _with_other_ranks(profile, self.agreement)
+        profile = _with_other_ranks(profile_of(taken.facts, recording, self.label), self.agreement)
         attribute = functools.partial(lines_of_another_run, profile, self._repeated)
         more = sessions.MoreRounds(self._repeated._replace(agreement=ALONE))
         return Measurement(

@@ -178,8 +178,7 @@ class AgainstTests:
         self._fresh = timing.FreshPairs(self._process, self._files, self._brings_up)
         self._config.add_cleanup(self._fresh.end)
         self._config.add_cleanup(self._reference.end)
-        times = not self._settings.against_exact
-        self._turns = Turns(self._reference, self._fresh, times=times)
+        self._turns = Turns(self._reference, self._fresh, times=not self._settings.against_exact)
         self._reference.come_up()
 
     def _process(self, side: comparison.Side, number: int) -> worker.Process:

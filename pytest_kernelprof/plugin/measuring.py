@@ -182,8 +182,7 @@ def measure_call(
             )
             _keep(test, measurement, request)
             if test.after_call is not None and measurement.more is not None:
-                judged = ledger.judged()[-1]
-                test.after_call(test, MeasuredCall(measurement.more, result, judged))
+                test.after_call(test, MeasuredCall(measurement.more, result, ledger.judged()[-1]))
         return result  # type: ignore[no-any-return]
     return run_plainly(fn, arguments)
 

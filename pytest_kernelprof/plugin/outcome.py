@@ -148,8 +148,7 @@ def conclude(records: Records, test: str, settings: Settings, at: str = "") -> C
         missing = (verdict_line(one) for one in profile.verdicts if one.outcome == "incomplete")
         if error := incomplete_words(profile) or "; ".join(missing):
             return Conclusion(IncompleteProfile(error), broken)
-    warnings = (*broken, *_warnings(records, settings.undecided), *records.notes)
-    return Conclusion(warnings=warnings)
+    return Conclusion(warnings=(*broken, *_warnings(records, settings.undecided), *records.notes))
 
 
 def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:

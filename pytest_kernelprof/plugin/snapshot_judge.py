@@ -144,8 +144,7 @@ class SnapshotJudge:
         if not self._checks:
             return None
         if self.kept is None:
-            concerned = self._seen and (self._file_exists or self.entry.elsewhere)
-            return "missing" if concerned else None
+            return "missing" if self._seen and (self._file_exists or self.entry.elsewhere) else None
         found = {*self._states, *(("missing",) if self._missing else ())}
         if any(count >= self._seen[label] for label, count, _ in self._kept):
             found.add("changed")  # a profile that is kept and was not taken

@@ -183,8 +183,7 @@ class Rank:
     def _publish(self, **more: Any) -> None:
         self._state = replace(self._state, **more)
         with contextlib.suppress(OSError):
-            path = self._place.file(self._place.rank)
-            codec.write_atomically(path, codec.encode(self._state))
+            codec.write_atomically(self._place.file(self._place.rank), codec.encode(self._state))
 
     def _state_of(self, rank: int) -> RankState | None:
         """What a rank of this run wrote last; None if it wrote nothing yet."""

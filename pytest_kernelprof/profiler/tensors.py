@@ -57,8 +57,7 @@ def leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
             yield from leaves(f"{path}[{str(key)[:_LONGEST]!r}]", one, depth - 1)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth:
         for field in dataclasses.fields(value):
-            one = getattr(value, field.name, None)
-            yield from leaves(f"{path}.{field.name}", one, depth - 1)
+            yield from leaves(f"{path}.{field.name}", getattr(value, field.name, None), depth - 1)
     else:
         yield path, value
 

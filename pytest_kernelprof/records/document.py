@@ -318,8 +318,7 @@ def unpack(document: Outline) -> Run:
         ValueError: it refers to a name, an environment or a metric that it does not have.
     """
     unpacker = _Unpacker(document)
-    tests = tuple(unpacker.test(row) for row in document.tests)
-    return Run(tests=tests, **_same(document, _RUN))
+    return Run(tests=tuple(map(unpacker.test, document.tests)), **_same(document, _RUN))
 
 
 def bounded(profile: records.Profile) -> records.Profile:
