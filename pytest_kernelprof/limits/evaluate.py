@@ -234,9 +234,7 @@ def _counted(
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
-    whole = 0.0
-    if limit.relative:
-        whole = profile.metrics[SHARE_OF[limit.metric]].value or 0.0
+    whole = (profile.metrics[SHARE_OF[limit.metric]].value or 0.0) if limit.relative else 0.0
     allowed = limit.bound * whole if limit.relative else limit.bound
     outcome, reason = _of_time(metric, value, allowed)
     second = profile.second_look.get(limit.metric) if "unprofiled" in limit.sources else None

@@ -123,9 +123,7 @@ def refuse_blind(device: Device, facts: SessionFacts) -> None:
     Raises:
         ProfilerUnavailable: the profiler does not see the device; the message names the cause.
     """
-    if device.kind != "cuda" or facts.activities:
-        return
-    if not torch_profiler.canary_seen():
+    if device.kind == "cuda" and not facts.activities and not torch_profiler.canary_seen():
         raise ProfilerUnavailable(torch_profiler.why_blind())
 
 
