@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,13 +53,8 @@ def spread_workers(config: pytest.Config) -> None:
 def visible(text: str) -> tuple[str, ...]:
     """The devices that CUDA reads from ``CUDA_VISIBLE_DEVICES``: indices, UUIDs or MIG names, up
     to the first entry that is none of these, each once."""
-    gpus: list[str] = []
-    for entry in text.split(","):
-        name = entry.strip()
-        if not re.fullmatch(r"\d+|(GPU|MIG)-\S+", name):
-            break
-        gpus.append(name)
-    return tuple(dict.fromkeys(gpus))
+    names = map(str.strip, text.split(","))
+    return tuple(dict.fromkeys(takewhile(re.compile(r"\d+|(GPU|MIG)-\S+").fullmatch, names)))
 
 
 def gpus_of_machine() -> tuple[str, ...]:
