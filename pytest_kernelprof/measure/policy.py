@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -102,9 +102,7 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
             f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
             "--kernelprof-device=cpu or cuda"
         )
-    most: dict[str, Any] = {
-        name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS
-    }
+    most = {name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS}
     most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS if len(plans) > 1 else 1)
     return plans[0]._replace(**most)
 
