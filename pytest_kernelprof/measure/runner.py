@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -236,7 +236,7 @@ class Run:
             settled=policy.settled(self._history),
         )
         profile = _with_other_ranks(profile_of(taken.facts, recording, self.label), self.agreement)
-        attribute = functools.partial(lines_of_another_run, profile, self._repeated)
+        attribute = partial(lines_of_another_run, profile, self._repeated)
         more = sessions.MoreRounds(self._repeated._replace(agreement=ALONE))
         return Measurement(
             profile, taken.file, recording, taken.timeline, attribute, more, self.agreement
@@ -249,9 +249,7 @@ class Run:
     def _recording(self) -> Recording:
         noted = self._noted | self._compiled()
         if self._timings:
-            noted["host_timings"] = functools.reduce(
-                HostTimings.followed_by, self._timings.values()
-            )
+            noted["host_timings"] = reduce(HostTimings.followed_by, self._timings.values())
         if self._later_sessions:
             noted["more_rounds"] = _joined(list(self._later_sessions.values()))
         return _ignoring(self.plan, replace(self._session().recording, **noted))
