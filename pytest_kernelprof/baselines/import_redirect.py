@@ -103,8 +103,7 @@ def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) ->
             )
     for finder in finders:
         tool = _COMPILED.get(_class_of(finder).__name__)
-        folders = _texts(vars(finder).values()) if tool else []
-        if tool and any(map(mapping.is_users, folders)):
+        if tool and any(map(mapping.is_users, _texts(vars(finder).values()))):
             return (
                 f"the package is an editable install of {tool}, whose compiled parts belong to "
                 f"your code: {_ELSEWHERE}"
