@@ -181,8 +181,5 @@ def _peak(events: list[dict[str, Any]]) -> int:
 
 
 def _device_allocations(torch: Any) -> int:
-    total = 0
-    for index in devices_in_use():
-        stats = torch.cuda.memory_stats(index)
-        total += stats.get("num_device_alloc", 0) + stats.get("num_device_free", 0)
-    return total
+    stats = map(torch.cuda.memory_stats, devices_in_use())
+    return sum(one.get("num_device_alloc", 0) + one.get("num_device_free", 0) for one in stats)
