@@ -166,14 +166,9 @@ def hosted_store(size: int) -> Iterator[int]:
 @contextlib.contextmanager
 def in_group(rank: int, size: int, backend: str, port: int) -> Iterator[None]:
     """Be a rank of the default group; with NCCL on the GPU of its number."""
-    os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(size),
-        LOCAL_WORLD_SIZE=str(size),
-        MASTER_ADDR=_HOST,
-        MASTER_PORT=str(port),
-    )
+    os.environ.update(dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)))
+    os.environ.update(dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(size)))
+    os.environ.update(MASTER_ADDR=_HOST, MASTER_PORT=str(port))
     torch = load_torch()
     given: dict[str, Any] = {}
     if backend == "nccl":
