@@ -491,12 +491,9 @@ def _cupti_of(torch: Any) -> tuple[str, int]:
     torch.cuda.init()
     loaded = [path for path in procfs.mapped_files() if "libcupti.so" in path]
     folder = Path(torch.__file__).parent
-    beside = [
-        str(path)
-        for place in (folder / "lib", folder.parent / "nvidia")
-        for path in sorted(place.rglob("libcupti.so*"))
-    ]
-    for path in [*loaded, *beside]:
+    places = (folder / "lib", folder.parent / "nvidia")
+    beside = (str(path) for place in places for path in sorted(place.rglob("libcupti.so*")))
+    for path in (*loaded, *beside):
         version = ctypes.c_uint32()
         try:
             failed = ctypes.CDLL(path).cuptiGetVersion(ctypes.byref(version))

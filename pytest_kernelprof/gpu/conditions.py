@@ -273,11 +273,8 @@ def _last_watch_of(gpu: Gpu, now_us: int) -> LastWatch | None:
 
 def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
     """Why the GPU throttled between two looks, each reason once."""
-    grown = [
-        reason
-        for reason, spent in after.throttled_ns.items()
-        if spent > before.throttled_ns.get(reason, spent)
-    ]
+    had = before.throttled_ns
+    grown = (one for one, spent in after.throttled_ns.items() if spent > had.get(one, spent))
     return tuple(dict.fromkeys([*before.throttling, *after.throttling, *grown]))
 
 
