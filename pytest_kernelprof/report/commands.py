@@ -90,8 +90,7 @@ def trace_lines(
 def verdict_lines(profile: Profile, style: Style) -> list[Line]:
     """Return how many kernels there are, their time, and whether that is all; what is missing
     comes first."""
-    problems = profile.integrity.problems
-    if not problems:
+    if not (problems := profile.integrity.problems):
         state = completeness_words([profile.integrity])
         return style.sentence(f"{_counted(profile)}; {state}.", "bold")
     missing = [f"INCOMPLETE: {problems[0]}", *problems[1:]]
@@ -220,8 +219,7 @@ _WRAPPER = "autograd::engine::evaluate_function: "
 def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Style) -> list[Line]:
     """Return a line for each operator, below its caller. Operators that launch nothing share a
     line with their neighbours, and what they call is left out."""
-    rows = list(_rows(root.below, 0, everything=wanted.everything))
-    if not rows:
+    if not (rows := list(_rows(root.below, 0, everything=wanted.everything))):
         return [(Span("No operator in this trace: kernels alone."),)]
     most = len(rows) if wanted.everything else wanted.top or _MOST_LINES
     # What is above a row takes no less time than the row, and comes before it.

@@ -320,8 +320,7 @@ def _legend(base: str, signs: Collection[str]) -> str:
 def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     """Where the overhead lies, as far as the trace shows."""
     lines, shares = [], judged.host_shares
-    each = wording.value_of(judged, "overhead_per_launch")
-    if each is not None:
+    if (each := wording.value_of(judged, "overhead_per_launch")) is not None:
         lines.append(f"overhead of each launch: {format_time(each)}")
     if shares is not None:
         lines.append(

@@ -33,8 +33,7 @@ def append_summary(run: Run, variables: Mapping[str, str], root: str) -> str:
     Returns:
         Why that failed, in words; empty if it did not.
     """
-    path = variables.get(SUMMARY, "")
-    if not path:
+    if not (path := variables.get(SUMMARY, "")):
         return f"there is no step summary: {SUMMARY} is not set"
     try:
         there = os.path.getsize(path) if os.path.exists(path) else 0

@@ -420,8 +420,7 @@ def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
     """Return what a verdict does not say of a comparison: what was not compared, a line for each
     change of the kernels, and the metrics that differ; of a snapshot, which has no times, the
     changes alone."""
-    diff = found.kernels
-    if diff is None:
+    if (diff := found.kernels) is None:
         return []
     table = change_table(diff.changes, nouns_of(diff))
     lines = table.lines(style) if table.signs else []

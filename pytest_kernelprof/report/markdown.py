@@ -115,9 +115,8 @@ def _item(problem: Problem, link: Link) -> list[str]:
     task, worst = task_of(problem), problem.rows[0]
     sources = [one.source for one in worst.profile.kernels] if isinstance(worst, Row) else []
     tests = [each.test for row in problem.rows for each in row.each]
-    limits = [one.place for test in tests for one in test.verdicts]
-    own = [test.place for test in tests]
-    known = [*map(wording.source_place, dict.fromkeys(sources)), *own, *limits]
+    known = [*map(wording.source_place, dict.fromkeys(sources)), *(one.place for one in tests)]
+    known += [one.place for test in tests for one in test.verdicts]
     urls = {wording.line_of(one): link(one) for one in (*known, task.call, *task.places) if one}
     told = partial(_with_code, urls=urls)
     is_one = not task.test[:1].isdigit()  # else how many tests
@@ -136,10 +135,8 @@ def _item(problem: Problem, link: Link) -> list[str]:
 
 def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> str:
     """Limits, options and lines of code as code, which leads to what has an address."""
-    parts = wording.in_code(words)
-    return "".join(
-        _shown(one, urls.get(one)) if at % 2 else _inside(one) for at, one in enumerate(parts)
-    )
+    parts = enumerate(wording.in_code(words))
+    return "".join(_shown(one, urls.get(one)) if at % 2 else _inside(one) for at, one in parts)
 
 
 def _shown(words: str, url: str | None) -> str:

@@ -335,8 +335,7 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     needed = _needed(last, whole=cuts)
     roomy = max(needed, min(_LEAST_LAST, _width_of(last)))
     widths = _widths(before, style.width - roomy, cuts=False)
-    is_below = cuts and _indent(widths.values()) + needed > style.width
-    if is_below:
+    if is_below := cuts and _indent(widths.values()) + needed > style.width:
         widths = _widths(before, style.width + len(_GAP), cuts=True)
     shown = [(before[at], width) for at, width in widths.items()]
     indent = _BELOW if is_below else _indent(widths.values())

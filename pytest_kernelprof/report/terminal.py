@@ -313,15 +313,12 @@ def _listed_groups(summary: Summary, groups: Iterable[Group], *, whole: bool) ->
         entries = [
             (one, () if at < said else why)
             for one, why in group.entries
-            if ((at >= said or whole) if one.told in FAILED_OTHERWISE else _has_numbers(one))
+            if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
+            if whole or at >= said or one.told not in FAILED_OTHERWISE
         ]
         if at == 0 and len(summary.problems) == 1:
             group = group._replace(named="")
         yield group._replace(entries=entries)
-
-
-def _has_numbers(one: Entry) -> bool:
-    return isinstance(one, Row) or not one.test.comparisons
 
 
 def _sign_and_cells(
@@ -504,8 +501,7 @@ def beside_words(row: Row, shown: Collection[str]) -> list[str]:
     Args:
         shown: the keys of the columns.
     """
-    compared = row.comparison
-    if compared is None:
+    if (compared := row.comparison) is None:
         return []
     found = _changes_beside(compared, shown)
     is_said = compared.source == "snapshot" or row.told in NEEDS_A_LOOK

@@ -279,8 +279,7 @@ def why_of(one: ProfileComparison) -> str:
     """How many pairs agree; why nothing fails by it, or why there is no verdict."""
     if one.change == "not compared":
         return one.reason
-    paired = one.paired
-    if paired is not None:
+    if (paired := one.paired) is not None:
         if paired.change in ("worse", "better") and len(paired.pairs) > 1:
             slower = "slower" if paired.change == "worse" else "faster"
             return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"

@@ -76,8 +76,7 @@ def _doubt_after(verdict: Verdict, doubt: str) -> str:
 
 def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
-    words = wording.beside_limit(verdict)
-    if not words:
+    if not (words := wording.beside_limit(verdict)):
         return "not measured"
     if verdict.unit == "us":
         about = how_sure(verdict)
@@ -131,8 +130,7 @@ def _sure(interval: str, counted: str, number: int, block: int) -> str:
 
 
 def _names(verdict: Verdict) -> str:
-    found = verdict.mismatch
-    if found is not None:
+    if (found := verdict.mismatch) is not None:
         wanted = ", ".join("..." if p is None else repr(p) for p in verdict.patterns)
         expected = f"{wording.count(found.kernels, 'kernel')}, expected {wanted or 'no kernels'}"
         return f"{_mismatch_words(found)}; {expected}"
@@ -626,8 +624,7 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
             whys[_longest_kind(one, judged)[0]] = "takes longest"
     is_known = bool(found or whys) or any(one.comparison for one in failed)
     for one in (one for one in ours if one.metric in ("kernels", "launches")):
-        pattern = one.qualifier
-        if pattern:
+        if pattern := one.qualifier:
             matching = map(_kind_of, _matching(judged.kernels, pattern))
             whys |= dict.fromkeys(matching, f"matches {pattern!r}")
         elif not is_known and not one.allowed:
