@@ -108,9 +108,8 @@ CASES = {
 }
 TABLES = {
     "syncs": ("*cudaStreamSynchronize*test_*.py:*aten::_local_scalar_dense*",),
-    # In 80 columns the operators stand below a copy's row.
-    "memcpys": ("*524 KB*Memcpy DtoH*test_*.py:*", "*called by aten::copy_*"),
-    "memcpy_bytes": ("*524 KB*Memcpy DtoH*test_*.py:*", "*called by aten::copy_*"),
+    "memcpys": ("*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",),
+    "memcpy_bytes": ("*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",),
     "allocations": ("*no kernels were launched*",),
 }
 SURE = {
