@@ -23,7 +23,7 @@ INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
 MARGINS = (INDENT, "> ", "+ ", "? ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
-_SIGNS = ("+ new", "? new, one of these", "- gone", "~ changed")
+_SIGNS = ("+ new", "? perhaps new", "- gone", "~ changed")
 _AGAIN = re.compile(rf"\n{INDENT}{advice.AGAIN}:\n.*")
 """The command below what to do."""
 _UPDATE = re.compile(r"\s+with\s+--kernelprof-update[^\n]*(?:\n +--kernelprof-device=cpu)?$")

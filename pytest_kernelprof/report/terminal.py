@@ -3,6 +3,7 @@ what changed; totals and hints."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -78,12 +79,14 @@ def write_report(
         write_lines(terminal, lines)
 
 
+_HOW_SURE = re.compile(r"(?:GPU time )?[+-]\d")
+
+
 def _without_failure(one: Task) -> Task:
-    """Without what the failure of its test says above, but for the first fact: of several tests
-    each is named."""
+    """Without how sure a time is, which the failure of its test says above."""
     if one.told != "failed" or one.test[:1].isdigit():
         return one
-    facts = (fact for fact in one.facts[1:] if " %" not in fact)  # not how sure a time is
+    facts = (fact for fact in one.facts[1:] if not _HOW_SURE.match(fact))
     return one._replace(facts=(*one.facts[:1], *facts))
 
 

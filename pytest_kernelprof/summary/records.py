@@ -222,8 +222,8 @@ class Task(NamedTuple):
         lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
         places: the lines. told: how the worst of the tests is marked. call: the line of the test
             that made the call.
-        facts: what is wrong with each of several tests; of one what else is; the causes that
-            ``what`` does not say.
+        facts: of several tests what is wrong with each, then the causes that ``what`` does not say;
+            of one these causes, then what else is wrong.
     """
 
     lines: str

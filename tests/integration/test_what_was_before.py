@@ -126,7 +126,7 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     result.stdout.fnmatch_lines(
         [
             "E   snapshot: operators 3 -> 4 at mlp.py:4 or 5: + aten::mul",
-            "  against the snapshot: ? new, one of these",
+            "  against the snapshot: ? perhaps new",
             "[?] 2  * aten::mul       mlp.py:4",
             "[?] 3  * aten::mul       mlp.py:5",
             "✗ mlp.py:4 or 5: added operator: aten::mul (test_grows)",

@@ -240,7 +240,7 @@ def test_where_any_of_equal_neighbours_may_be_new_each_of_them_is_marked_in_the_
     worse = held_to(after, msgspec.structs.replace(kept, change="worse"))
     assert failure_message(worse).rstrip().splitlines() == [
         "snapshot: kernels 2 -> 3 at mlp.py:7 or 8: + vectorized_elementwise [mul]",
-        "  against the snapshot: ? new, one of these",
+        "  against the snapshot: ? perhaps new",
         "  #    us  kernel                        line      launched by",
         "  1  10.0  nvjet 256x128x64 TNT                    aten::mm in aten::linear",
         "? 2  10.0  vectorized_elementwise [mul]  mlp.py:7  aten::mul",
