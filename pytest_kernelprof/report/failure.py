@@ -75,7 +75,7 @@ def _heads(
     Summaries show the first line alone, and cut its end."""
     heads, more = [], []
     said: set[Cause] = set()
-    was, base = _counts_of(told), base.partition(" (")[0]
+    was, base = verdicts.counts_before(told, "revision"), base.partition(" (")[0]
     for one, excess in zip(told, found, strict=True):
         head, rest, between = verdicts.verdict_line(one, doubt), "", ""
         if one.comparison is not None and _of_revision(one) and one.outcome == "failed":
@@ -91,7 +91,8 @@ def _heads(
             sure = verdicts.how_sure(one)
             rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
             head = head.replace(f" ({sure})", "", 1)
-        head += f" (was {was[one.metric]} in {base})" if one.metric in was else ""
+        counted = "" if one.qualifier else was.get(one.limit, "")
+        head += f" (was {counted} in {base})" if counted else ""
         more += [between.lstrip("; ") + rest] if rest else []
         excess = Cause("") if excess in said else excess
         said.add(excess)
@@ -111,19 +112,6 @@ def _heads(
     if over > 1 and width_of(heads[0] + also) <= _HEAD:
         heads[0] += also
     return heads, more
-
-
-def _counts_of(told: Sequence[Verdict]) -> dict[str, str]:
-    """What the revision has of each count that is worse, where limits on these very counts are
-    broken as well; else nothing."""
-    failed = [one for one in told if one.outcome == "failed" and not one.qualifier]
-    found = [one.comparison for one in failed if one.comparison is not None and _of_revision(one)]
-    worse = {
-        one.name: f"{one.baseline:.0f}" for each in found for one in verdicts.telling(each.worse)
-    }
-    timed = any(one.paired is not None and one.paired.change == "worse" for one in found)
-    over = {one.metric for one in failed if one.of_limit and one.unit == "count"}
-    return worse if over.issuperset(worse) and not timed else {}
 
 
 def comparison_message(comparison: Comparison) -> str:

@@ -388,6 +388,19 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
     return found
 
 
+def counts_before(verdicts: Iterable[Verdict], source: compared.Source) -> dict[str, str]:
+    """Return by the name of each broken limit without a pattern what a baseline has of its count,
+    where these counts are all that is worse than it; else nothing."""
+    failed = [one for one in verdicts if one.outcome == "failed" and not one.qualifier]
+    found = [one.comparison for one in failed if one.comparison and one.comparison.source == source]
+    worse = {delta.name: delta for one in found for delta in telling(one.worse)}
+    limits = [one for one in failed if one.of_limit and one.unit == "count" and one.metric in worse]
+    timed = any(one.paired is not None and one.paired.change == "worse" for one in found)
+    if timed or {one.metric for one in limits} != set(worse):
+        return {}
+    return {one.limit: f"{worse[one.metric].baseline or 0.0:.0f}" for one in limits}
+
+
 def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
     """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``, ``worse than
     main: kernels 3 -> 4``.

@@ -12,7 +12,7 @@ from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
-from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.limits.kinds import parse_keyword, parse_limit
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Kernel, Place
@@ -129,6 +129,17 @@ def test_a_limit_whose_count_is_worse_has_that_of_the_revision_beside_it() -> No
     assert told.splitlines()[-2:] == [
         "  if intended, allow max_kernels(5), and accept it in a snapshot with",
         "  --kernelprof-update",
+    ]
+
+
+def test_a_limit_on_some_kernels_has_no_count_of_all_beside_it() -> None:
+    limits = [parse_keyword("max_kernels", 4), parse_limit("max_kernels", (0,), {"match": "gelu"})]
+    over = replace(mlp(), verdicts=evaluate(mlp(), limits))
+    found = of(delta("kernels", 4, 5), source="revision")
+    told = worse_message("", [held_to(over, found)], MAIN).splitlines()
+    assert told[:2] == [
+        "max_kernels: 5 > 4 (was 4 in main) (+1 more limit exceeded)",
+        "max_kernels(match='gelu'): 1 > 0: vectorized_elementwise [gelu]",
     ]
 
 
