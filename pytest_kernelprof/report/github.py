@@ -12,7 +12,7 @@ from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, commands_of, task_of
+from pytest_kernelprof.summary.advice import TO_DO, commands_of, hint_of, task_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Problem, Task
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
@@ -129,7 +129,8 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     """Of problems at one line: what is wrong with which tests, then for each why and what to do."""
     (first, task), *others = told
     row, tests = first.rows[0], sum(problem.tests for problem, _ in told)
-    lead = "kernelprof: " if row.told not in FAILED_OTHERWISE or task.remedy.what else ""
+    is_ours = row.told not in FAILED_OTHERWISE or any(hint_of(one.text) for one in row.causes)
+    lead = "kernelprof: " if is_ours else ""
     title = f"{lead}{task.what} ({task.test})"
     title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
     lines = [line for problem, task in told for line in _lines(problem, task, title)]

@@ -117,16 +117,19 @@ def _item(problem: Problem, link: Link) -> list[str]:
     tests = [each.test for row in problem.rows for each in row.each]
     known = [*map(wording.source_place, dict.fromkeys(sources)), *(one.place for one in tests)]
     known += [one.place for test in tests for one in test.verdicts]
-    urls = {wording.line_of(one): link(one) for one in (*known, task.call, *task.places) if one}
+    found = wording.grouped(filter(None, (*known, task.call, *task.places)), wording.line_of)
+    leads = {shown: {*map(link, several)} for shown, several in found.items()}
+    # Files of one name may be in several folders.
+    urls = {shown: min(several) for shown, several in leads.items() if len(several) == 1}
     told = partial(_with_code, urls=urls)
     is_one = not task.test[:1].isdigit()  # else how many tests
-    named = f"in {code(task.test)}" if is_one else f"({text(task.test)})"
+    whose = f"in {code(task.test)}" if is_one else f"({text(task.test)})"
     where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(task.what)]
     lines = written_at(task, lambda one: code_of(one) if link(one) else "")
     todo, intended = task.remedy.first, task.remedy.intended
     what = [f"**To do:** {told(todo)}."] if todo else []
     what += [f"{told(intended[:1].upper() + intended[1:])}."] if intended else []
-    head = " ".join(filter(None, (*where, named)))
+    head = " ".join(filter(None, (*where, whose)))
     listed = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
     written = fence(lines, "python") if lines else []
     parts = [[f"#### {head}"], written, listed, ["<br>".join(what)]]

@@ -284,7 +284,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
         return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
-        return Remedy(hint_of(worst.causes[0].text) if worst.causes else "", AGAIN, command)
+        hint = hint_of(worst.causes[0].text) if worst.causes else ""
+        return Remedy(hint or "fix the error", AGAIN, command)
     if not isinstance(worst, Row):
         return Remedy(COMPARED, AGAIN, command)
     profile = worst.profile

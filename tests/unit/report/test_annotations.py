@@ -276,7 +276,8 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
     ((*_, found, data),) = told(crashed)
     assert title in (found, None)
-    assert data.split("%0A") == [*body, "run again:", "pytest t.py::test_it"]
+    todo = "to do: fix the error, then run again:"
+    assert data.split("%0A") == [*body, todo, "pytest t.py::test_it"]
 
 
 def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:

@@ -331,9 +331,10 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    head, names, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
+    head, names, todo, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
     assert head == "#### ❌ `a/test_a.py` no (3 tests)"
     assert names.split("\n") == [f"- test_{i * 200}" for i in "abc"]
+    assert todo == "**To do:** fix the error."
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
     assert again.split("\n") == ["<br>**Run again:**", *block]

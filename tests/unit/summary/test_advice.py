@@ -269,8 +269,8 @@ def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
             "write max_kernels(3) or max_kernels(n=3) (see docs/reference.md#markers)",
             (),
         ),
-        ("OddError: no. Write 3", "", ("Write 3",)),
-        ("ValueError: no such layer", "", ()),
+        ("OddError: no. Write 3", "fix the error", ("Write 3",)),
+        ("ValueError: no such layer", "fix the error", ()),
     ],
 )
 def test_the_hint_of_an_error_of_ours_is_what_to_do_and_is_not_repeated(

@@ -225,6 +225,18 @@ def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
         assert cause.text == told + why
 
 
+def undecided_time(**facts: Any) -> Verdict:
+    return Verdict(
+        limit="max_cuda_time",
+        outcome="undecided",
+        metric="cuda_time",
+        unit="us",
+        measured=200.1,
+        allowed=200.0,
+        **facts,
+    )
+
+
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
@@ -236,16 +248,7 @@ def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
 def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
     ends: dict[str, float], words: str
 ) -> None:
-    undecided = Verdict(
-        limit="max_cuda_time",
-        outcome="undecided",
-        metric="cuda_time",
-        unit="us",
-        measured=200.1,
-        allowed=200.0,
-        **ends,  # type: ignore[arg-type]
-    )
-    assert list(found_by([undecided])) == [f"max_cuda_time undecided: {words}"]
+    assert list(found_by([undecided_time(**ends)])) == [f"max_cuda_time undecided: {words}"]
 
 
 @pytest.mark.parametrize(
@@ -268,16 +271,7 @@ def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
 def test_why_a_limit_is_undecided_does_not_repeat_the_interval(
     facts: dict[str, Any], words: str
 ) -> None:
-    undecided = Verdict(
-        limit="max_cuda_time",
-        outcome="undecided",
-        metric="cuda_time",
-        unit="us",
-        measured=200.1,
-        allowed=200.0,
-        **facts,
-    )
-    (cause,) = causes_of(mlp(verdicts=(undecided,)), "undecided")
+    (cause,) = causes_of(mlp(verdicts=(undecided_time(**facts),)), "undecided")
     assert cause.text == words
 
 
