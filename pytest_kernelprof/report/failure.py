@@ -163,9 +163,10 @@ def error_message(words: str, place: Place) -> str:
     """Return an error in words: its first sentence, the others below it, and the line; what to do
     comes last."""
     head, rest = advice.told_by(words)
-    hint, line = advice.hint_of(words), code_lines(place)
-    todo = ["", *_wrapped([f"{advice.TO_DO}{hint}"])]
-    return "\n".join([head, *_indented([*line, *todo] if hint else [*_wrapped([rest]), *line])])
+    hint, told = advice.hint_of(words), [*_wrapped([rest]), *code_lines(place)]
+    if hint:
+        told = [*code_lines(place), "", *_wrapped([f"{advice.TO_DO}{hint}"])]
+    return "\n".join([head, *_indented(told)])
 
 
 def _of_revision(verdict: Verdict) -> bool:

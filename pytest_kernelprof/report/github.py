@@ -129,8 +129,8 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     """Of problems at one line: what is wrong with which tests, then for each why and what to do."""
     (first, task), *others = told
     row, tests = first.rows[0], sum(problem.tests for problem, _ in told)
-    is_ours = row.told not in FAILED_OTHERWISE or any(hint_of(one.text) for one in row.causes)
-    lead = "kernelprof: " if is_ours else ""
+    is_foreign = row.told in FAILED_OTHERWISE and not any(hint_of(one.text) for one in row.causes)
+    lead = "" if is_foreign else "kernelprof: "
     title = f"{lead}{task.what} ({task.test})"
     title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
     lines = [line for problem, task in told for line in _lines(problem, task, title)]
@@ -149,15 +149,12 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
 def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     """What the title does not say: what is wrong with which tests, why, what to do."""
     name = "" if problem.tests > 1 or task.test in title else task.test
-    is_said = task.what in title[:_LONGEST_TITLE]
-    head = ": ".join(filter(None, [name, "" if is_said else task.what]))
+    head = ": ".join(filter(None, [name, "" if task.what in title[:_LONGEST_TITLE] else task.what]))
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
     yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
-    remedy = task.remedy
-    what, command, intended = remedy.lead, remedy.command, remedy.intended
-    what = f"{TO_DO}{what}" if remedy.first else what
-    yield from ["", f"{what}:", command] if command else ["", what] * bool(what)
+    what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
+    yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
     others = [other for _, other in commands_of([problem])][bool(command) :]
     if others:  # which has the option
         intended = f"{intended.partition(' with --kernelprof-')[0]}:"

@@ -67,8 +67,7 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
     told = [*head, *(line for at in range(most) for line in kept[at])]
     more, changed = [line for at in range(most, number) for line in kept[at]], kept[number + 1]
-    words = wording.count(number - most, "more problem")
-    told += details(f"<b>{words}</b>", more) if more else []
+    told += details(f"<b>{number - most:,} more problems</b>", more) if more else []
     told += [*kept[number], *totals[:-2]]
     differ = (one.comparison for one in listed(summary).changed)
     results = Counter(RESULTS[result_of(one)] for one in differ if one is not None)
@@ -114,10 +113,10 @@ def _item(problem: Problem, link: Link) -> list[str]:
     may be done."""
     task, worst = task_of(problem), problem.rows[0]
     sources = [one.source for one in worst.profile.kernels] if isinstance(worst, Row) else []
-    tests = [each.test for row in problem.rows for each in row.each]
-    known = [*map(wording.source_place, dict.fromkeys(sources)), *(one.place for one in tests)]
-    known += [one.place for test in tests for one in test.verdicts]
-    found = wording.grouped(filter(None, (*known, task.call, *task.places)), wording.line_of)
+    known = [*map(wording.source_place, dict.fromkeys(sources)), task.call, *task.places]
+    for test in (each.test for row in problem.rows for each in row.each):
+        known += [test.place, *(one.place for one in test.verdicts)]
+    found = wording.grouped(filter(None, known), wording.line_of)
     leads = {shown: {*map(link, several)} for shown, several in found.items()}
     # Files of one name may be in several folders.
     urls = {shown: min(several) for shown, several in leads.items() if len(several) == 1}

@@ -118,8 +118,8 @@ def report_lines(
     marked = summary.counts.marked
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    every = groups_of(summary, found.changed, rest, left_out)
-    groups = _listed_groups(summary, every, whole=style.verbosity > 0)
+    groups = groups_of(summary, found.changed, rest, left_out)
+    groups = _listed_groups(summary, groups, whole=style.verbosity > 0)
     is_red = bool(summary.problems) and style.verbosity <= 0
     totals = () if brief or is_red else _totals_lines(summary, style)
     below = [*_against_lines(summary, style), *totals]

@@ -284,8 +284,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
         return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
-        hint = hint_of(worst.causes[0].text) if worst.causes else ""
-        return Remedy(hint or "fix the error", AGAIN, command)
+        hints = filter(None, (hint_of(one.text) for one in worst.causes))
+        return Remedy(next(hints, "fix the error"), AGAIN, command)
     if not isinstance(worst, Row):
         return Remedy(COMPARED, AGAIN, command)
     profile = worst.profile
@@ -396,8 +396,7 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
-    named = _listed(one.partition(",")[0] for one in slower)
-    named = f"these {len(slower)} kernels" if len(slower) > 1 else named
+    named = f"these {len(slower)} kernels" if slower[1:] else "".join(slower).partition(",")[0]
     return f"undo what slows down {named}" if slower else "undo the change"
 
 

@@ -191,8 +191,7 @@ class BaselineSummary:
 
     def _turns(self) -> str:
         """How much was timed; empty where nothing was."""
-        timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
-        if not timed:
+        if not (timed := [one.paired for one in self.profiles if one.paired and one.paired.pairs]):
             return ""
         margins = [f"{one * 100:.3g}" for one in sorted(one.margin for one in timed)]
         margin = wording.ends(margins[0], margins[-1], " to ")

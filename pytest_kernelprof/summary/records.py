@@ -207,7 +207,7 @@ class Remedy(NamedTuple):
     @property
     def lead(self) -> str:
         """All that is to be done before, or by, the command."""
-        return f"{self.what}, {self.again}" if self.what else self.again.removeprefix("then ")
+        return ", ".join(filter(None, (self.what, self.again)))
 
     @property
     def first(self) -> str:

@@ -395,8 +395,8 @@ def counts_before(verdicts: Iterable[Verdict], source: compared.Source) -> dict[
     found = [one.comparison for one in failed if one.comparison and one.comparison.source == source]
     worse = {delta.name: delta for one in found for delta in telling(one.worse)}
     limits = [one for one in failed if one.of_limit and one.unit == "count" and one.metric in worse]
-    timed = any(one.paired is not None and one.paired.change == "worse" for one in found)
-    if timed or {one.metric for one in limits} != set(worse):
+    timed = [one for one in found if one.paired is not None and one.paired.change == "worse"]
+    if timed or {one.metric for one in limits} != {*worse}:
         return {}
     return {one.limit: f"{worse[one.metric].baseline or 0.0:.0f}" for one in limits}
 
@@ -515,8 +515,8 @@ def _undecided(verdict: Verdict, doubt: str) -> Cause:
         return Cause(verdict_line(verdict, doubt))
     why = _doubt_after(verdict, doubt).partition(", ")[2]
     ends = wording.interval((verdict.low, verdict.high), verdict.unit)
-    sure = how_sure(verdict)
-    return Cause(f"{why}: {sure.replace(f'{ends}, ', '') if ends else sure}")
+    sure = (part for part in how_sure(verdict).split(", ") if part != ends)
+    return Cause(f"{why}: {', '.join(sure)}")
 
 
 def _incomplete(profile: Profile) -> Cause:
