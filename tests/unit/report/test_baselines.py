@@ -143,6 +143,17 @@ def test_a_limit_on_some_kernels_has_no_count_of_all_beside_it() -> None:
     ]
 
 
+def test_a_limit_on_some_kernels_alone_does_not_stand_for_a_worse_count_of_all() -> None:
+    limit = parse_limit("max_kernels", (0,), {"match": "gelu"})
+    over = replace(mlp(), verdicts=evaluate(mlp(), [limit]))
+    found = of(delta("kernels", 4, 5), source="revision")
+    told = worse_message("", [held_to(over, found)], MAIN).splitlines()
+    assert [line.partition(":")[0] for line in told[:2]] == [
+        "max_kernels(match='gelu')",
+        "worse than main",
+    ]
+
+
 @pytest.mark.parametrize(
     ("more", "worse"),
     [

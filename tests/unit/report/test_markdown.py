@@ -764,6 +764,17 @@ def test_places_of_causes_and_advice_are_code_and_lead_to_lines_that_have_an_add
         assert do.endswith(f"<br>If intended, allow `max_kernels(3)` at {allowed_at}.")
 
 
+def test_a_line_of_two_files_of_one_name_leads_to_neither() -> None:
+    kernels = [kernel(MUL, "aten::mul", source=f"{folder}/m.py:21") for folder in "ab"]
+    kernels += [kernel(GELU, "aten::gelu", source="a/m.py:25")]
+    test = Test("t.py::test_it", (profile(kernels, verdicts=(over(3, 1),)),), outcome="failed")
+    found = markdown_of(Run((test,)), link=lambda place: f"https://x/{place.file}#L{place.line}")
+    assert "[`m.py:25`](https://x/a/m.py#L25)" in found
+    causes = [line for line in found.splitlines() if line.startswith("- ")]
+    assert [line for line in causes if "m.py:21" in line]
+    assert not [line for line in causes if "#L21" in line]
+
+
 @pytest.mark.usefixtures("sources")
 def test_the_code_of_lines_is_shown_where_they_have_an_address_of_several_with_numbers() -> None:
     begin, end, code = "```python", "```", ["21  x21 = 'mlp.py'", "22  x22 = 'mlp.py'"]
