@@ -20,6 +20,10 @@ EXACT_ROUNDS = 2
 PROVING_ROUNDS = 3
 """Replays of a CUDA graph that must have equal numbers of children. More rounds are timed."""
 TIMED_ROUNDS = 12
+LONG_NS, MOST_KERNELS = 50_000_000, 120_000
+"""A round that takes as long may have very many kernels: two of it end the first session. Others
+follow if all rounds together have no more kernels than this, since the profiler takes about 0.1 ms
+for each; and for a limit on a time."""
 LOCK_TIMEOUT_S = 600.0
 
 
@@ -216,6 +220,7 @@ class Shown(NamedTuple):
         cold: whether there are signs of cold code, or torch.compile compiled.
         unproven: whether replays of a CUDA graph are not proved to be whole.
         throttled: whether the GPU throttled meanwhile.
+        kernels: how many one round of a session has.
         bound: what the call is limited by, once that is known.
         verdicts: how the limits fare, of a ``Judge`` step.
     """
@@ -226,6 +231,7 @@ class Shown(NamedTuple):
     cold: bool = False
     unproven: bool = False
     throttled: bool = False
+    kernels: float = 0.0
     bound: str = "unknown"
     verdicts: tuple[Verdict, ...] = ()
 
@@ -241,6 +247,7 @@ def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
         cold=any(one.cold for one in shown),
         unproven=any(one.unproven for one in shown),
         throttled=any(one.throttled for one in shown),
+        kernels=max(one.kernels for one in shown),
         bound="gpu" if any(one.bound == "gpu" for one in shown) else first.bound,
         verdicts=tuple(verdict for one in shown for verdict in one.verdicts),
     )
@@ -321,13 +328,18 @@ def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
     batches = _batches(history, ProfileRounds)
     if not batches:
         return _profile(plan, plan.rounds)
-    tries = batches[0]
-    rounds = _rounds_of(tries[-1])
-    if reason := again(tries):
-        return _profile(plan, rounds, reason=reason)
+    for batch, tries in enumerate(batches[:2]):
+        rounds = _rounds_of(tries[-1])
+        if reason := again(tries):
+            return _profile(plan, rounds, batch=batch, reason=reason)
+    tries, rounds = batches[0], _rounds_of(batches[0][-1])
     if tries[-1].unproven and rounds < PROVING_ROUNDS:
         return _profile(plan, PROVING_ROUNDS, reason="to prove the graph's replays")
-    return None
+    rest = plan.rounds - rounds
+    is_much = tries[-1].kernels * plan.rounds > MOST_KERNELS
+    if batches[1:] or rest <= 0 or is_much or not tries[-1].complete:
+        return None
+    return _profile(plan, rest, batch=1)
 
 
 def _memory(plan: Plan, history: Sequence[Shown]) -> WatchMemory | None:
@@ -367,8 +379,10 @@ def _more_rounds(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdic
     if any(not batch[-1].complete for batch in _batches(history, ProfileRounds)):
         return None  # they stayed incomplete: the verdict stays undecided
     undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
+    timed = {one.metric for one in verdicts if one.unit == "us"}
     wanted: list[tuple[int, type[Batch]]] = []
-    if _any_from(undecided, "profiled"):
+    is_short = _taken(history, ProfileRounds) < min(plan.rounds, TIMED_ROUNDS)
+    if _any_from(undecided | timed if is_short else undecided, "profiled"):
         wanted.append((_taken(history, ProfileRounds), ProfileRounds))
     if _any_from(undecided, "unprofiled") and plan.host_rounds:
         wanted.append((_taken(history, TimeCalls), TimeCalls))
@@ -376,8 +390,8 @@ def _more_rounds(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdic
     if not wanted:
         return None
     taken, kind = min(wanted, key=lambda one: one[0])
-    more, batch = next_rounds(taken), len(_batches(history, kind))
-    reason = f"undecided: {taken} -> {taken + more} rounds"
+    more, batch = max(next_rounds(taken), TIMED_ROUNDS - taken), len(_batches(history, kind))
+    reason = f"{'undecided' if undecided else 'too few'}: {taken} -> {taken + more} rounds"
     if kind is ProfileRounds:
         return _profile(plan, more, batch=batch, reason=reason)
     return TimeCalls(more, batch=batch, reason=reason)
@@ -390,7 +404,7 @@ def _shapes(plan: Plan, history: Sequence[Shown]) -> RecordShapes | None:
 
 
 def _profile(plan: Plan, rounds: int, *, batch: int = 0, reason: str = "") -> ProfileRounds:
-    flush = plan.flush_l2 and rounds > PROVING_ROUNDS
+    flush = plan.flush_l2 and max(rounds, plan.rounds) > PROVING_ROUNDS
     return ProfileRounds(rounds, batch=batch, flush_l2=flush, reason=reason)
 
 

@@ -283,7 +283,12 @@ class Run:
     def _profile(self, step: policy.ProfileRounds) -> Shown:
         repeated = self._with_progress("profiling", step.rounds, step.reason)
         repeated = repeated._replace(flush_l2=step.flush_l2)
-        taken = sessions.profile_rounds(repeated, step.rounds, stacks=self.plan.stacks)
+        # Ranks take the same number of rounds.
+        may_end = self.plan.sample_on and self.agreement.rank is None and not step.batch
+        is_first = may_end and step.rounds > policy.PROVING_ROUNDS
+        least = policy.EXACT_ROUNDS if is_first else step.rounds
+        taken = sessions.profile_rounds(repeated, step.rounds, least, stacks=self.plan.stacks)
+        step = replace(step, rounds=taken.recording.rounds or step.rounds)
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self.device, taken.facts)
         integrity = taken.facts.profile.integrity
@@ -299,6 +304,7 @@ class Run:
             cold=bool(integrity.cold) or bool(taken.recording.recompiles),
             unproven=integrity.graph_replays == "unproven",
             throttled=throttled,
+            kernels=taken.facts.profile.metrics["kernels"].value or 0.0,
         )
 
     def _time(self, step: policy.TimeCalls) -> Shown:

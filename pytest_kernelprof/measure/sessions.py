@@ -14,6 +14,7 @@ from pytest_kernelprof.analysis.session_profile import SessionFacts, session_fac
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, TraceError
 from pytest_kernelprof.gpu import conditions
 from pytest_kernelprof.gpu.inventory import Device
+from pytest_kernelprof.measure.policy import LONG_NS
 from pytest_kernelprof.profiler import operators as dispatcher
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.compiled_code import WatchedCalls, code_of_graphs, together
@@ -24,6 +25,7 @@ from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Sampled
 from pytest_kernelprof.records.profile import Timeline
 from pytest_kernelprof.records.recording import Recording
+from pytest_kernelprof.system import now_ns
 from pytest_kernelprof.trace.columns import NO_ID
 from pytest_kernelprof.trace.correlation import Reading, reading_of, repeated
 from pytest_kernelprof.trace.events import InputsRead
@@ -53,26 +55,35 @@ class Taken(NamedTuple):
 
 
 def profile_rounds(
-    repeated: RepeatedCall, rounds: int, *, stacks: bool = False, shapes: bool = False
+    repeated: RepeatedCall,
+    rounds: int,
+    least: int | None = None,
+    *,
+    stacks: bool = False,
+    shapes: bool = False,
 ) -> Taken:
-    """Take one session of so many rounds, complete or not, warm or not.
+    """Take one session of so many rounds, complete or not, warm or not. After the least number, by
+    default all, a long round is the last.
 
     On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
     """
     device = repeated.device
     with Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu") as session:
-        _take(session, repeated, rounds)
+        _take(session, repeated, rounds, rounds if least is None else least)
     return read(session.export(), inputs="all" if shapes else "presence")
 
 
-def _take(session: Session, repeated: RepeatedCall, rounds: int) -> None:
-    """Take so many rounds; ranks begin each together."""
-    for _ in range(rounds):
+def _take(session: Session, repeated: RepeatedCall, rounds: int, least: int) -> None:
+    """Take so many rounds, or the least number where they are long; ranks begin each together."""
+    for done in range(1, rounds + 1):
         with session.setup():
             call = repeated.prepare()
         repeated.begin()
+        began = now_ns()
         with session.round():
             call()
+        if done >= least and now_ns() - began > LONG_NS:
+            break
 
 
 def read(recorded: Recorded, *, inputs: InputsRead = "presence") -> Taken:
@@ -173,7 +184,7 @@ class MoreRounds:
         session, self._session = self._session, None
         assert session is not None, "open"
         with self._open.pop_all() as closed_by_an_error:
-            _take(session, self.repeated, rounds)
+            _take(session, self.repeated, rounds, rounds)
             self._session, self._open = session, closed_by_an_error.pop_all()
 
     def sample(self) -> Sampled:

@@ -210,7 +210,7 @@ class ItemState:
         """Why the test runs without being measured, as far as that is known."""
         return self.target.unmeasured if self.target else ""
 
-    @property
+    @functools.cached_property
     def place(self) -> profile.Place:
         """Where the test function begins, decorators included."""
         from pytest_kernelprof.profiler.line_annotations import own_file

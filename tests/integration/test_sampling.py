@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +26,7 @@ def test_an_undecided_time_is_sampled_on_to_96_rounds_and_warned_about(
 ) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        ["*KernelprofWarning: max_latency: *, 96 rounds*): undecided, the limit is inside the*"]
+        ["*KernelprofWarning: max_latency: *, 96 rounds*): undecided, too close to*"]
     )
 
 
@@ -88,3 +89,32 @@ def test_next(kernel_profile, kernelprof_device):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["E *RuntimeError: round too many"])
+
+
+LARGE = """
+import itertools, time
+import torch
+calls = itertools.count()
+def large():
+    if next(calls) == 0:
+        time.sleep(0.06)
+    y = torch.ones(2)
+    for _ in range({0}):
+        y = y + 1
+def test_large(kernel_profile, kernelprof_device):
+    kernel_profile(large)
+    kernels = kernel_profile.last.metrics["kernels"]
+    assert kernels.value == {0} + 1
+    assert len(kernels.rounds) == {1}
+"""
+
+
+@pytest.mark.parametrize(("operators", "rounds"), [(15_000, 2), (100, 12)])
+def test_a_call_with_very_many_kernels_is_counted_in_two_rounds_where_no_time_is_limited(
+    run: Run, operators: int, rounds: int
+) -> None:
+    began = time.monotonic()
+    result = run(LARGE.format(operators, rounds), "--kernelprof-report")
+    assert time.monotonic() - began < 60
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"*{operators + 1} *test_large"])

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.measure.policy import (
     EVERYTHING,
+    MOST_KERNELS,
     MOST_ROUNDS,
     TRIES,
     Judge,
@@ -479,6 +481,91 @@ def test_a_second_look_that_does_not_confirm_is_followed_by_further_rounds() -> 
     ]
 
 
+# Long calls.
+
+
+def long(kernels: float, after: Answer = all_is_well, least: int = 2) -> Answer:
+    """A call whose rounds take so long that two end its first session, with so many kernels."""
+
+    def answer(step: Step, history: Sequence[Shown]) -> Shown:
+        shown = after(step, history)
+        if not isinstance(step, ProfileRounds):
+            return shown
+        rounds = step.rounds if step.batch or step.rounds <= 3 else min(step.rounds, least)
+        return shown._replace(step=replace(step, rounds=rounds), kernels=kernels)
+
+    return answer
+
+
+def profiled(found: Sequence[Shown]) -> list[ProfileRounds]:
+    return [one.step for one in found if isinstance(one.step, ProfileRounds)]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "taken"),
+    [(0, [2, 10]), (MOST_KERNELS / 12, [2, 10]), (MOST_KERNELS / 12 + 1, [2])],
+)
+@pytest.mark.parametrize("plan", [DEVICE_TIMES, HOST_TIMES, BOTH_TIMES])
+def test_of_a_long_call_all_rounds_are_profiled_only_if_their_kernels_are_not_too_many(
+    plan: Plan, kernels: float, taken: list[int]
+) -> None:
+    found = profiled(driven(plan, long(kernels)))
+    assert [(one.rounds, one.batch) for one in found] == [(n, at) for at, n in enumerate(taken)]
+    assert all(one.flush_l2 and not one.reason for one in found)
+
+
+def test_of_a_long_call_host_times_have_all_their_rounds() -> None:
+    found = [one.step for one in driven(HOST_TIMES, long(MOST_KERNELS))]
+    assert plain(found) == [("profile", 2), ("time", 12), ("judge", 0)]
+
+
+def test_a_call_that_is_not_long_has_all_rounds_whatever_it_launches() -> None:
+    found = profiled(driven(DEVICE_TIMES, long(MOST_KERNELS, least=12)))
+    assert [one.rounds for one in found] == [12]
+
+
+@pytest.mark.parametrize("outcome", ["undecided", "passed", "failed"])
+def test_a_limit_on_a_time_gets_twelve_rounds_at_least_however_many_kernels_a_call_has(
+    outcome: Status,
+) -> None:
+    def judge(step: Step, history: Sequence[Shown]) -> Shown:
+        told = outcome if len(profiled(history)) == 1 else "passed"
+        one = Verdict(limit="max_cuda_time", outcome=told, metric="cuda_time", unit="us")
+        return Shown(step, verdicts=(one,) if isinstance(step, Judge) else ())
+
+    found = profiled(driven(DEVICE_TIMES, long(MOST_KERNELS, judge)))
+    why = "undecided" if outcome == "undecided" else "too few"
+    assert [(one.rounds, one.batch, one.reason) for one in found] == [
+        (2, 0, ""),
+        (10, 1, f"{why}: 2 -> 12 rounds"),
+    ]
+
+
+def test_a_limit_on_a_count_needs_no_more_rounds() -> None:
+    def judge(step: Step, history: Sequence[Shown]) -> Shown:
+        one = Verdict(limit="max_kernels", outcome="failed", metric="kernels", unit="count")
+        return Shown(step, verdicts=(one,) if isinstance(step, Judge) else ())
+
+    assert [one.rounds for one in profiled(driven(BOTH_TIMES, long(MOST_KERNELS, judge)))] == [2]
+
+
+def test_both_sessions_of_a_long_call_are_taken_again_until_they_are_sound() -> None:
+    for letters, reason in (("i", "incomplete, try 2 of 3"), ("c", "not warm yet")):
+        found = profiled(driven(DEVICE_TIMES, long(100, showing(letters, ProfileRounds))))
+        assert [(one.rounds, one.batch, one.reason) for one in found] == [
+            *[(2, 0, ""), (2, 0, reason), (10, 1, "")]
+        ]
+        found = profiled(driven(BOTH_TIMES, long(100, showing(f"s{letters}", ProfileRounds))))
+        assert [(one.rounds, one.batch, one.reason) for one in found] == [
+            *[(2, 0, ""), (10, 1, ""), (10, 1, reason)]
+        ]
+
+
+def test_a_first_session_that_stays_incomplete_is_followed_by_no_other() -> None:
+    found = profiled(driven(BOTH_TIMES, long(100, showing("iii", ProfileRounds))))
+    assert [(one.rounds, one.batch) for one in found] == [(2, 0)] * 3
+
+
 # Shapes.
 
 
@@ -560,17 +647,20 @@ def at_random(source: random.Random) -> Answer:
     """Anything may happen, with a mood that makes some of it lasting."""
     mood = {name: source.choice([0.0, 0.1, 0.5, 1.0]) for name in ("lost", "cold", "hot", "graph")}
     names = ["latency", "cuda_time", "launch_overhead", "dispatch_time", "kernels", ""]
-    outcome = source.choice([None, *STATUSES])
+    outcome, is_long = source.choice([None, *STATUSES]), source.random() < 0.5
 
     def answer(step: Step, history: Sequence[Shown]) -> Shown:
         happens = {name: source.random() < share for name, share in mood.items()}
         profiled, timed = isinstance(step, ProfileRounds), isinstance(step, TimeCalls)
+        if isinstance(step, ProfileRounds) and not step.batch and is_long and step.rounds > 3:
+            step = replace(step, rounds=2)
         return Shown(
             step,
             complete=not (profiled and happens["lost"]),
             cold=profiled and happens["cold"],
             unproven=profiled and happens["graph"],
             throttled=(profiled or timed) and happens["hot"],
+            kernels=source.choice([0, 100, MOST_KERNELS]),
             bound=source.choice(["gpu", "overhead", "unknown"]),
             verdicts=verdicts({name: outcome or source.choice(STATUSES) for name in names})
             if isinstance(step, Judge)
