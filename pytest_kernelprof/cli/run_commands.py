@@ -114,7 +114,8 @@ def compare(chosen: argparse.Namespace) -> int:
     elif chosen.format == "markdown":
         print(markdown.markdown_of(run))
     else:
-        print_lines(report_lines(summary, style_of_output(), brief=True, ends="exit status 1"))
+        style = replace(style_of_output(), verbosity=1)  # with the rows of what is worse
+        print_lines(report_lines(summary, style, brief=True, ends="exit status 1"))
     return 1 if summary.compared[0].failure else 0
 
 

@@ -74,6 +74,9 @@ class KernelProfile:
     def __init__(self, test: MeasuredTest) -> None:
         self._test = test
 
+    def __repr__(self) -> str:
+        return "<kernel_profile>"
+
     def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Warm up, profile and measure ``fn(*args, **kwargs)``; returns the first call's result."""
         return self.run(fn, args, kwargs)

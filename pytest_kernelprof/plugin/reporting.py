@@ -294,8 +294,17 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
 
 
 def _first_line(words: str) -> str:
-    """What pytest's short summary has, which on CI and with -vv repeats all that it is given."""
-    return next(iter(words.splitlines()), "")
+    """What pytest's short summary has, which in colours, on CI and with -vv repeats all that it is
+    given: the first limit without what exceeds it."""
+    from pytest_kernelprof.report.failure import MARGINS
+
+    first, *others = [one for one in words.splitlines() if not one.startswith(MARGINS)] or [""]
+    others = [one for one in others if " > " in one or " -> " in one]
+    line = _EXCESS.sub(r"\1\2", first)
+    return f"{line} (+{len(others)} more)" if others and "(+" not in line else line
+
+
+_EXCESS = re.compile(r"(: (?:[^:]|:(?! ))*? -?> (?:[^:]|:(?! ))*): .*?( \(\+\d+ more .*)?$")
 
 
 def _entries_of(words: str) -> list[code.ReprEntry]:
@@ -309,22 +318,25 @@ def _entries_of(words: str) -> list[code.ReprEntry]:
     return entries
 
 
-_FAR, _PLACE = 20 * " ", "  at "
-"""How the second line of a row begins, and a line of code."""
+_FAR, _PLACE, _MARKS = 20 * " ", "  at ", ("> ", "+ ", "? ", "~ ")
+"""How the second line of a row begins, a line of code, and a row that is marked."""
 
 
 class _Marked(code.ReprEntry):
     """Lines of a failure, of which those that are marked and what to do stand out."""
 
     def toterminal(self, tw: TerminalWriter) -> None:
-        from pytest_kernelprof.summary.advice import TO_DO
+        from pytest_kernelprof.summary.advice import IF_INTENDED, TO_DO
 
-        is_red = False
+        is_red = is_light = False
         for line in self.lines:
-            is_red = line.startswith(("> ", "+ ", "? ", "~ ")) or (is_red and line.startswith(_FAR))
-            before, label, rest = line.partition(f" {TO_DO}")
-            tw.write(before + label if rest else "", bold=True)
-            tw.line(rest or line, red=is_red)
+            is_light = is_light or line.startswith(f"  {IF_INTENDED}")
+            is_light = is_light and not line.startswith(4 * " ")  # a command
+            is_red = line.startswith(_MARKS) or (is_red and line.startswith(_FAR))
+            before, label, rest = line.partition(": " if line.startswith(_PLACE) else f" {TO_DO}")
+            is_place = line.startswith(_PLACE)
+            tw.write(before + label if rest else "", bold=not is_place, cyan=is_place)
+            tw.line(rest or line, red=is_red, light=is_light)
 
 
 def fold_failures(config: pytest.Config) -> None:
@@ -344,13 +356,14 @@ def fold_failures(config: pytest.Config) -> None:
             one if one.style == "short" else _Marked(one.lines, None, None, None, "value")
             for one in entries
         ]
+        entries.append(code.ReprEntry([""], None, None, None, "value"))  # apart from the next
         if getattr(terminal, "verbosity", 0) <= 0:
             _fold(lines[-1], report.nodeid, first)
 
 
 def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]]]) -> None:
-    """Refer to the first failure with the same lines below the first blank one, if they are many,
-    and leave out the lines of code that it has, too.
+    """Refer to the first failure with the same marked rows, or without any with the same lines
+    below the first blank one, if they are many; leave out the lines of code that it has, too.
 
     Args:
         first: of such failures the test and the lines above.
@@ -359,10 +372,12 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     shown, below = lines[:at], lines[at:]
     if len(below) < _WORTH_FOLDING:
         return
-    told = "\n".join(below).replace(test, "")  # the command is of each
+    marked = [line.lstrip("".join(_MARKS) + "0123456789.,") for line in below if line[:2] in _MARKS]
+    marked = [re.sub("  \\S+::.*", "", line) for line in marked]  # which may go on below
+    told = "\n".join(marked or below).replace(test, "")  # the command is of each
     known, said = first.setdefault(_OF_EACH.sub(" ", told), (test, shown))
     if known != test:
-        told = units.printable(f"the rest is as in {known}; -v shows it")
+        told = units.printable(f"as in {known}; -v shows the rest")
         new = (line for line in shown if line not in said or not line.startswith(_PLACE))
         lines[:] = [*new, f"  {told}"]
 

@@ -57,22 +57,22 @@ def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     foot = verdicts.reservations(shown)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     found = [verdicts.excess_of(profile, one) for one in told]
-    origin = _origin(profile, told, [place for one in found for place in wording.places_of(one)])
-    heads, more = _heads(told, base, doubt, found)
+    places = [one for excess in found for one in wording.places_of(excess) if code_of(one)]
+    guilty = list(dict.fromkeys(places))[:MOST_LINES]
+    origin = _origin(profile, told, guilty)
+    heads, more = _heads(told, base, doubt, found, guilty)
     above = _wrapped([*more, f"{of_rank}{foot}" if foot else ""])
     above += [*origin, ""] if origin else []
     above += _wrapped(f"not judged: {one}" for one in unjudged)
-    ranks = list(map(plain, kernel_tables.lines_of_ranks(profile, _STYLE)))
-    below = [*(["", *ranks] if ranks else []), "", *_wrapped(todo)]
     tables = what_ran(profile, _STYLE, {"revision": base} if base else {})
-    return "\n".join([*heads, *_indented(above), *tables, *_indented(below)])
+    return "\n".join([*heads, *_indented(above), *tables, *_indented(["", *_wrapped(todo)])])
 
 
 def _heads(
-    told: Sequence[Verdict], base: str, doubt: str, found: Sequence[Cause]
+    told: Sequence[Verdict], base: str, doubt: str, found: Sequence[Cause], shown: Collection[Place]
 ) -> tuple[list[str], list[str]]:
-    """A line for each verdict with what exceeds it and where; and what has no room in them.
-    Summaries show the first line alone, and cut its end."""
+    """A line for each verdict with what exceeds it, and where unless that line is shown below with
+    its code; and what has no room in them."""
     heads, more = [], []
     said: set[Cause] = set()
     was, base = verdicts.counts_before(told, "revision"), base.partition(" (")[0]
@@ -97,15 +97,17 @@ def _heads(
         excess = Cause("") if excess in said else excess
         said.add(excess)
         there, words = wording.cause_lines(excess), wording.signed(excess)
-        lines = f" at {there}" if there else ""
+        words = "" if " takes " in words or words.startswith(wording.SLOWER) else words  # marked
+        is_shown = all(one in shown for one in wording.places_of(excess))
+        lines = f" at {there}" if there and not is_shown else ""
         beside = f"{lines}: {words}" if words else lines
         if width_of(head + beside) <= _HEAD:
             head += beside
-        elif not words or width_of(head + lines) <= _HEAD:
+        elif width_of(head + lines) <= _HEAD:
             head += lines
             more += filter(None, [words])
-        else:  # the line is below with its code, if that is known
-            more.append(words if any(map(code_of, wording.places_of(excess))) else words + lines)
+        else:
+            more.append(words + lines)
         heads.append(head)
     over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
@@ -188,13 +190,12 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _origin(profile: Profile, told: Sequence[Verdict], guilty: Sequence[Place]) -> list[str]:
-    """Which profile of the test it is; the lines that launch what exceeds limits, where their code
-    is known, and the line that took the profile."""
+    """Which profile of the test it is; the lines that launch what exceeds limits, and the line that
+    took the profile."""
     what = []
     if profile.label:
         what = [f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"]
-    known = list(dict.fromkeys(one for one in guilty if code_of(one)))[:MOST_LINES]
-    places = dict.fromkeys([*known, *(one.place or profile.place for one in told)])
+    places = dict.fromkeys([*guilty, *(one.place or profile.place for one in told)])
     return [*what, *(line for place in places if place for line in code_lines(place))]
 
 
@@ -204,16 +205,14 @@ def code_of(place: Place) -> str:
     return printable(linecache.getline(os.path.abspath(place.file), place.line).strip())
 
 
-def written_at(task: Task, code: Callable[[Place], str]) -> list[str]:
-    """Return the code of a task's lines where it is known, of several with their numbers; without
-    that of the call.
+def written_at(task: Task, code: Callable[[Place], str]) -> dict[Place, str]:
+    """Return the code of a task's lines where it is known; without that of the call.
 
     Args:
         code: the code of a line; empty where it is not known.
     """
-    lines = [(one.line, code(one)) for one in task.places if one != task.call]
-    lines = [(number, text) for number, text in lines if text][:MOST_LINES]
-    return [f"{number}  {text}" if lines[1:] else text for number, text in lines]
+    lines = [(one, code(one)) for one in task.places if one != task.call]
+    return dict([one for one in lines if one[1]][:MOST_LINES])
 
 
 def code_lines(place: Place) -> list[str]:
@@ -224,8 +223,9 @@ def code_lines(place: Place) -> list[str]:
 
 def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:
     """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
-    limit fails by, before the kernels if the first limit is about them. They are of the rank that
-    the first failed verdict is about. Marks stand in the indent.
+    limit fails by, before the kernels if the first limit is about them; last the ranks, where more
+    than a count is in question. They are of the rank that the first failed verdict is about. Marks
+    stand in the indent.
 
     Args:
         style: of what is indented. bases: the names of baselines that have one.
@@ -236,7 +236,9 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
     beside = [lines_of(profile, judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
-    tables = beside if shows_calls_alone(profile) else tables
+    tables = beside if _shows_calls_alone(profile) else tables
+    if any(one.unit != "count" for one in _open_verdicts(profile.verdicts)):
+        tables.append(_indented(map(plain, kernel_tables.lines_of_ranks(profile, style))))
     return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
 
 
@@ -319,7 +321,7 @@ def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     return _indented(part for line in lines for part in wrapped(line, style.width))
 
 
-def shows_calls_alone(profile: Profile) -> bool:
+def _shows_calls_alone(profile: Profile) -> bool:
     """Whether it fails by waits and copies alone, of which no kernel tells."""
     over = set(verdicts.failed_metrics(profile))
     return bool(over) and over <= {"memcpys", "memcpy_bytes", "syncs", "would_wait"}

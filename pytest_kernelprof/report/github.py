@@ -153,12 +153,12 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
     yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
-    what, command, intended = task.remedy.lead, task.remedy.command, task.remedy.intended
-    yield from ["", f"{TO_DO}{what}:", command] if command else ["", f"{TO_DO}{what}"] * bool(what)
-    others = [other for _, other in commands_of([problem])][bool(command) :]
-    if others:  # which has the option
-        intended = f"{intended.partition(' with --kernelprof-')[0]}:"
-    yield from ["", intended, *others] if intended else []
+    remedy = task.remedy
+    what, again = remedy.what and f"{TO_DO}{remedy.what}", f"{remedy.again}:" * bool(remedy.command)
+    told = [what, again if what else again.removeprefix("then "), remedy.command]
+    yield from ["", *filter(None, told)] if any(told) else []
+    others = [other for _, other in commands_of([problem])][bool(remedy.command) :]
+    yield from ["", remedy.shown + ":" * bool(others), *others] if remedy.intended else []
 
 
 def notice_of(run: Run) -> str:

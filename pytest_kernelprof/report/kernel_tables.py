@@ -326,8 +326,7 @@ def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -
             values = {one.name: float(one.profile.kernel_count) for one in ranks}
         known = [one for one in values.values() if one is not None]
         if any(known):
-            is_time = METRICS[metric].unit == "us"
-            unit = time_unit(known) if is_time else TimeUnit("", 1.0, 0)
+            unit = time_unit(known) if METRICS[metric].unit == "us" else TimeUnit("", 1.0, 0)
             cells = []
             for group in groups:
                 ours = [one for one in (values[rank.name] for rank in group) if one is not None]
@@ -335,8 +334,7 @@ def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -
                 cells.append(wording.ends(*ends) if ours else "")
             named = "operators" if on_cpu and metric == "kernels" else title
             total = unit.words(sum(known)) if len(known) == len(ranks) else ""
-            gives_way = -at if at > 1 else None
-            yield Column(f"{named} {unit.name}".rstrip(), (*cells, total), gives_way)
+            yield Column(f"{named} {unit.name}".rstrip(), (*cells, total), -at if at > 1 else None)
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:
@@ -448,8 +446,8 @@ def diff_words(diff: KernelDiff) -> str:
     words, before, now = _counted(diff), diff.baseline_us or 0.0, diff.current_us or 0.0
     if before or now:
         share = f" ({wording.percent(now / before - 1)})" if before else ""
-        device = nouns_of(diff).device
-        words += f", {device} time {format_time(before)} -> {format_time(now)}{share}"
+        times = f"{format_time(before)} -> {format_time(now)}{share}"
+        words += f", {nouns_of(diff).device} time {times}"
     return f"{words}."
 
 

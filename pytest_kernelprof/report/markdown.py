@@ -1,5 +1,5 @@
-"""A run as GitHub's Markdown: the verdict; where to look, what is wrong and what to do; details
-folded."""
+"""A run as GitHub's Markdown: the verdict; a table of where to look, what is wrong and what to do;
+details folded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Literal
@@ -16,14 +17,13 @@ from typing import Literal
 from pytest_kernelprof.records.comparison import Source
 from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.records.profile import Place
-from pytest_kernelprof.report.failure import code_of, shows_calls_alone, what_ran, written_at
-from pytest_kernelprof.report.kernel_tables import NOUNS, lines_of_ranks
-from pytest_kernelprof.report.tables import Style, command_lines, plain
-from pytest_kernelprof.report.terminal import beside_words
+from pytest_kernelprof.report.failure import code_of, what_ran, written_at
+from pytest_kernelprof.report.tables import Style, command_lines
+from pytest_kernelprof.report.terminal import change_words
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import commands_of, task_of
-from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Problem, Row, Tone
+from pytest_kernelprof.summary.comparisons import RESULTS, result_of
+from pytest_kernelprof.summary.records import MARKS, Problem, Row, Tone
 from pytest_kernelprof.summary.run import Summary, listed, summary_of
 from pytest_kernelprof.units import printable
 
@@ -34,10 +34,10 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_NOTES, _MOST_CAUSES, _MOST_KERNELS = 10, 3, 3
+_MOST_NOTES, _MOST_KERNELS = 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 900  # and for the titles of the folds
-_WIDEST, _MOST_OPEN = 96, 6
+_WIDEST = 90
 
 
 def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
@@ -49,31 +49,27 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             then details and items from the least bad upward. A line says how much.
     """
     summary = summary_of(run)
-    head, totals = (
+    head, commands, totals = (
         [line for paragraph in paragraphs for line in (paragraph, "")]
-        for paragraphs in (_head(summary), _totals(summary))
+        for paragraphs in (_head(summary), _commands(summary), [_totals(summary)])
     )
-    room = limit - sum(map(_size, (*head, *totals))) - _FOR_THE_CUT
-    kept = defaultdict[int, list[str]](list)
+    room = limit - sum(map(_size, (*head, *commands, *totals))) - _FOR_THE_CUT
+    kept = defaultdict[_What, list[list[str]]](list)
     cut = Counter[_What]()
-    for what, at, make in _blocks(summary, link):
+    for what, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
         room -= sum(map(_size, lines))
         if room < 0:  # also for all that follows
             cut[what] += 1
-        else:
-            kept[at] += lines
-    number = len(summary.problems)
-    most = _MOST_OPEN if number > _MOST_OPEN + 1 else number  # for one a fold saves nothing
-    told = [*head, *(line for at in range(most) for line in kept[at])]
-    more, changed = [line for at in range(most, number) for line in kept[at]], kept[number + 1]
-    told += details(f"<b>{number - most:,} more problems</b>", more) if more else []
-    told += [*kept[number], *totals[:-2]]
-    differ = (one.comparison for one in listed(summary).changed)
-    results = Counter(RESULTS[result_of(one)] for one in differ if one is not None)
+        elif lines:
+            kept[what].append(lines)
+    rows, folds, changed = ([*chain(*kept[one])] for one in ("task", "detail", "change"))
+    told = [*head, *([*_TABLE, *rows, ""] if rows else []), *commands, *folds]
+    differ = (one.comparison for one in listed(summary).changed if one.comparison is not None)
+    results = Counter(RESULTS[result_of(one)] for one in differ)
     named = ", ".join(f"{number} {result}" for result, number in results.items())
     told += details(f"<b>Also changed:</b> {named}", changed) if changed else []
-    told += totals[-2:]
+    told += totals
     if cut:
         words = ", ".join(wording.count(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
@@ -88,19 +84,23 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 
 
-def _totals(summary: Summary) -> Iterator[str]:
-    """What checks or accepts it, how the run compares with baselines, where it was measured."""
-    for at, (does, command) in enumerate(commands_of(summary.problems)):
+def _commands(summary: Summary) -> Iterator[str]:
+    """What checks or accepts it."""
+    for does, command in commands_of(summary.problems):
         block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
-        space = "" if at else "<br>"  # apart from the last problem
-        yield "\n".join([f"{space}**{_with_code(does[:1].upper() + does[1:])}:**", *block])
+        yield "\n".join([f"**{_with_code(does[:1].upper() + does[1:])}:**", *block])
+
+
+def _totals(summary: Summary) -> str:
+    """How the run compares with baselines, where it was measured, how complete it is."""
     facts = []
     for one in summary.compared:
-        facts.append(f"against {one.base}: {one.words}")
+        facts += [] if summary.problems else [f"against {one.base}: {one.words}"]
         facts += [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
         facts += one.notes[:_MOST_NOTES]
-    facts.append(" · ".join(filter(None, (*summary.places, summary.integrity, summary.suite))))
-    yield f"<sub>{'<br>'.join(text(one, _LONGEST_NOTE) for one in facts)}</sub>"
+    suite = "" if summary.problems else summary.suite
+    facts.append(" · ".join(filter(None, (*summary.places, summary.integrity, suite))))
+    return f"<sub>{'<br>'.join(text(one, _LONGEST_NOTE) for one in facts)}</sub>"
 
 
 def _inside(words: str) -> str:
@@ -108,31 +108,50 @@ def _inside(words: str) -> str:
     return f"{' ' * words.startswith(' ')}{text(words)}{' ' * bool(re.search(r'[^ ] $', words))}"
 
 
-def _item(problem: Problem, link: Link) -> list[str]:
-    """Where, what, and which test; the lines of code, what else is known; what to do, and what else
-    may be done."""
+def _row(problem: Problem, link: Link) -> list[str]:
+    """Where, what is wrong with which test, what to do."""
+    task, told = task_of(problem), _told(problem, link)
+    whose = f"in {code(task.test)}" if problem.tests == 1 else f"({text(task.test)})"
+    held = text(task.what).replace(" > ", "&nbsp;>&nbsp;")  # no line ends there
+    what = f"**{held}** {whose}" if task.what else whose
+    written = written_at(task, lambda one: code_of(one) if link(one) else "")
+    lines = [f"{at.line}: " * (len(written) > 1) + code(one) for at, one in written.items()]
+    does = (task.remedy.first, task.remedy.shown)
+    todo = "<br>".join(told(one[:1].upper() + one[1:]) for one in does if one)
+    where = _linked(task.lines, task.places, link)
+    cells = (_SIGNS[MARKS[task.told].tone], where, "<br>".join([what, *lines]), todo)
+    return [f"| {' | '.join(cells)} |"]
+
+
+def _told(problem: Problem, link: Link) -> Callable[[str], str]:
+    """What shows words of a problem, with its lines of code as links."""
     task, worst = task_of(problem), problem.rows[0]
     sources = [one.source for one in worst.profile.kernels] if isinstance(worst, Row) else []
     known = [*map(wording.source_place, dict.fromkeys(sources)), task.call, *task.places]
     for test in (each.test for row in problem.rows for each in row.each):
         known += [test.place, *(one.place for one in test.verdicts)]
     found = wording.grouped(filter(None, known), wording.line_of)
-    leads = {shown: {*map(link, several)} for shown, several in found.items()}
+    leads = ((shown, {*map(link, several)}) for shown, several in found.items())
     # Files of one name may be in several folders.
-    urls = {shown: min(several) for shown, several in leads.items() if len(several) == 1}
-    told = partial(_with_code, urls=urls)
-    is_one = not task.test[:1].isdigit()  # else how many tests
-    whose = f"in {code(task.test)}" if is_one else f"({text(task.test)})"
-    where = [_SIGNS[MARKS[task.told].tone], _linked(task.lines, task.places, link), text(task.what)]
-    lines = written_at(task, lambda one: code_of(one) if link(one) else "")
-    todo, intended = task.remedy.first, task.remedy.intended
-    what = [f"**To do:** {told(todo)}."] if todo else []
-    what += [f"{told(intended[:1].upper() + intended[1:])}."] if intended else []
-    head = " ".join(filter(None, (*where, whose)))
-    listed = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
-    written = fence(lines, "python") if lines else []
-    parts = [[f"#### {head}"], written, listed, ["<br>".join(what)]]
-    return [line for part in parts if any(part) for line in (*part, "")]
+    urls = {shown: several.pop() for shown, several in leads if len(several) == 1}
+    return partial(_with_code, urls=urls)
+
+
+def _detail(
+    problem: Problem, link: Link, bases: Mapping[Source, str], *, opened: bool
+) -> list[str]:
+    """What the row does not say; kernels and ranks of the first tests."""
+    task, told = task_of(problem), _told(problem, link)
+    facts = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
+    inside = [*facts, ""] if facts else []
+    rows = [one for one in problem.rows if isinstance(one, Row)]
+    ran = [one for one in rows if one.told in ("failed", "to update")][:_MOST_KERNELS]
+    for row in ran:
+        lines = dedent("\n".join(what_ran(row.profile, Style(_WIDEST), bases))).split("\n")
+        inside += [f"**{text(row.name)}:**"] if len(problem.rows) > 1 else []
+        inside += [*fence(lines), ""]
+    named = f"What ran in <b>{tag_text(task.test)}</b>" if ran else f"<b>{tag_text(task.test)}</b>"
+    return details(named, inside[:-1], opened=opened) if ran or facts else []
 
 
 def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -142,69 +161,33 @@ def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> st
 
 
 def _shown(words: str, url: str | None) -> str:
-    return f"[{code(words)}]({url})" if url and words else code(words)
+    if not url or not words:
+        return code(words)
+    held = text(words).replace(", ", ",&nbsp;").replace(" or ", "&nbsp;or&nbsp;")
+    return f"[{held}]({url})"
 
 
+_TABLE = ("| | where | what is wrong | to do |", "|:-:|---|---|---|")
 _What = Literal["task", "detail", "change"]
 
 
-def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, int, Callable[[], list[str]]]]:
-    """What stands below the head, the most important first, with its place, and what makes its
-    lines: what to do about each problem; below that the kernels of its first tests, and tables of
-    ranks; last what changed and needs no look."""
-    problems, places = summary.problems, dict[int, int]()
-    for at, problem in enumerate(problems):
-        yield "task", at, partial(_item, problem, link)
+def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], list[str]]]]:
+    """What stands below the head, the most important first, and what makes its lines: a row for
+    each problem; its details; what changed and needs no look."""
+    problems = summary.problems
+    for problem in problems:
+        yield "task", partial(_row, problem, link)
     bases = {one.baseline.source: one.base for one in summary.compared}
-    for at, one in enumerate(problems):
-        places |= {id(row): at for row in one.rows}
-        for row in one.rows[:_MOST_KERNELS]:
-            if isinstance(row, Row) and row.told in ("failed", "to update"):
-                name = row.name if one.tests > 1 else ""
-                yield "detail", at, partial(_kernels_of, row, name, bases)
-    for row in summary.folded:
-        if row.profile.other_ranks and (row.told in NEEDS_A_LOOK or not problems):
-            yield "detail", places.get(id(row), len(problems)), partial(_ranks_of, row)
+    for problem in problems:
+        yield "detail", partial(_detail, problem, link, bases, opened=len(problems) == 1)
     for row in listed(summary).changed:
-        yield "change", len(problems) + 1, partial(_change_of, row)
-
-
-def _kernels_of(one: Row, name: str, bases: Mapping[Source, str]) -> list[str]:
-    shown = wording.shown_rank(one.profile)
-    counts = [(len(shown.waits), "wait", ""), (len(shown.copies), "copy", "copies")]
-    if not (shows_calls_alone(one.profile) and (shown.waits or shown.copies)):
-        counts.append((shown.kernel_count, NOUNS[shown.environment.kind].kernel, ""))
-    of_rank = f" of rank {shown.rank}" if one.profile.other_ranks else ""
-    counted = ", ".join(wording.count(*each) for each in counts if each[0]) + of_rank
-    told = dedent("\n".join(what_ran(one.profile, Style(), bases)))
-    return _detail(name, counted, told.split("\n"))
-
-
-def _ranks_of(one: Row) -> list[str]:
-    table = list(map(plain, lines_of_ranks(one.profile, Style())))
-    return _detail(one.name, wording.count(len(one.profile.ranks), "rank"), table)
+        yield "change", partial(_change_of, row)
 
 
 def _change_of(one: Row) -> list[str]:
-    whys = ("; ".join(wording.located(each)) for each in one.causes[:_MOST_CAUSES])
-    told = [text(_changed(one), _LONGEST_NOTE), *(text(why, _LONGEST_CAUSE) for why in whys)]
-    sign, file = _SIGNS[MARKS[one.told].tone], os.path.basename(one.file)
-    return [f"- {sign} {code('::'.join(filter(None, (file, one.name))))}: {'; '.join(told)}"]
-
-
-def _detail(name: str, words: str, lines: Sequence[str]) -> list[str]:
-    named = f"<b>{tag_text(name)}</b>: " if name else ""
-    return details(named + tag_text(words), fence(lines))
-
-
-def _changed(one: Row) -> str:
-    """How it differs from its baseline: ``better; GPU time -11.0 %; kernels 5 -> 3``."""
-    assert one.comparison is not None  # it differs from something
-    paired, timed = one.comparison.paired, ""
-    if paired is not None and paired.pairs:
-        timed = f"GPU time {range_words(one.comparison) or wording.percent(paired.ratio - 1)}"
-    result = RESULTS[result_of(one.comparison)]
-    return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
+    sign, words = _SIGNS[MARKS[one.told].tone], change_words(one).removeprefix(f"{one.name}: ")
+    named = "::".join(filter(None, (os.path.basename(one.file), one.name)))
+    return [f"- {sign} {code(named)}: {text(words, _LONGEST_NOTE)}"]
 
 
 def _linked(words: str, places: Sequence[Place], link: Link) -> str:
@@ -236,12 +219,14 @@ _ACTIVE = re.compile(
 _LINKED = re.compile(
     r"""@(?=\w)
     | \#(?=\d)
-    | \bGH-(?=\d)
+    | (?<![^\W_])GH-(?=\d)
     | (?<!:):(?=(?:100|1234|[\w+-]*[^\W\d][\w+-]*):(?!:))
-    | \b(?:https?|ftp|mailto|xmpp):
-    | \bwww(?=\.)""",
+    | (?:https?|ftp|mailto|xmpp):
+    | www(?=\.)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_LONG = re.compile(r"[^ ]{33}")
+"""What holds a word of so many characters makes a table wider than its page unless it breaks."""
 _PLAIN_CODE = re.compile(r"[\w ./:,=()+*#@%!?<>&'\"\[\]{}~-]+")
 
 
@@ -254,8 +239,11 @@ def line(words: str, most: int = MOST) -> str:
 
 def text(words: str, most: int = MOST) -> str:
     """Words in a paragraph, a heading or a cell."""
-    told = line(words, most).replace("&", "&amp;").replace("<", "&lt;")
-    return _unlinked(_ACTIVE.sub(r"\\\g<0>", told).replace("$", "<span>$</span>"))
+    told = line(words, most)
+    shown = _ACTIVE.sub(r"\\\g<0>", told.replace("&", "&amp;").replace("<", "&lt;"))
+    shown = _unlinked(shown.replace("$", "<span>$</span>"))
+    breaks = r"(?<=[^ ])(?:\\?_|::)(?=[^ ])"
+    return re.sub(breaks, r"\g<0><wbr>", shown) if _LONG.search(told) else shown
 
 
 def tag_text(words: str) -> str:
@@ -266,10 +254,11 @@ def tag_text(words: str) -> str:
 def code(words: str) -> str:
     """Words as code, in a paragraph or a cell; nothing of nothing."""
     told = line(words)
-    if _PLAIN_CODE.fullmatch(told):
+    if _PLAIN_CODE.fullmatch(told) and not _LONG.search(told):
         return f"`{told}`"
     # A backtick, a pipe in a table, a backslash before one: as tags and numbers all are certain.
     shown = "".join(one if one.isalnum() or one == " " else f"&#{ord(one)};" for one in told)
+    shown = re.sub("&#(95|58|46|47);(?=.)", r"\g<0><wbr>", shown) if _LONG.search(told) else shown
     return f"<code>{shown}</code>" if told else ""
 
 
@@ -281,14 +270,16 @@ def fence(lines: Sequence[str], language: str = "text", most: int = MOST) -> lis
     return [f"{marks}{language}", *told, marks]
 
 
-def details(summary: str, inside: Sequence[str]) -> list[str]:
+def details(summary: str, inside: Sequence[str], *, opened: bool = False) -> list[str]:
     """What unfolds.
 
     Args:
         summary: of ``tag_text`` and tags.
         inside: lines of Markdown, with the empty lines around it without which GitHub reads none.
+        opened: whether it is unfolded at first.
     """
-    return [f"<details><summary>{summary}</summary>", "", *inside, "", "</details>", ""]
+    tag = "<details open>" if opened else "<details>"
+    return [f"{tag}<summary>{summary}</summary>", "", *inside, "", "</details>", ""]
 
 
 def _unlinked(told: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Told, Tone
 
 
-Colour = Literal["", "red", "yellow", "green", "bold", "light"]
+Colour = Literal["", "red", "yellow", "green", "cyan", "bold", "light"]
 
 
 class Span(NamedTuple):
@@ -176,7 +176,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 _MOST_LINES, _INDENT = 8, 2
-_SPACES = (re.compile(r"(?<![<>] )(?<= )(?!%|->|\S{1,4}$|\d %$)"),)
+_SPACES = (re.compile(r"(?<![<>] )(?<= )(?!%|->|> |\S{1,4}$|\d %$)"),)
 _JOINTS = (
     re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= in )"),
     re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),

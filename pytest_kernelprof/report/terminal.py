@@ -3,7 +3,6 @@ what changed; totals and hints."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,8 +20,8 @@ from pytest_kernelprof.report.tables import (
     cut_middle,
     labelled,
     lay_out,
+    left,
     style_of,
-    width_of,
     wrapped,
     write_lines,
 )
@@ -71,23 +70,10 @@ def write_report(
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
         style = style_of(terminal)
-        if terminal.config.getoption("tbstyle", "auto") != "no" and not warn_only:
-            summary = replace(summary, tasks=tuple(map(_without_failure, summary.tasks)))
         lines = report_lines(
             summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
         )
         write_lines(terminal, lines)
-
-
-_HOW_SURE = re.compile(r"(?:GPU time )?[+-]\d")
-
-
-def _without_failure(one: Task) -> Task:
-    """Without how sure a time is, which the failure of its test says above."""
-    if one.told != "failed" or one.test[:1].isdigit():
-        return one
-    facts = (fact for fact in one.facts[1:] if not _HOW_SURE.match(fact))
-    return one._replace(facts=(*one.facts[:1], *facts))
 
 
 def report_lines(
@@ -118,15 +104,18 @@ def report_lines(
     marked = summary.counts.marked
     ten = rest and found.left and not marked
     left_out = summary.left_out if style.verbosity > 0 and all_listed else ()
-    groups = groups_of(summary, found.changed, rest, left_out)
-    groups = _listed_groups(summary, groups, whole=style.verbosity > 0)
     is_red = bool(summary.problems) and style.verbosity <= 0
-    totals = () if brief or is_red else _totals_lines(summary, style)
-    below = [*_against_lines(summary, style), *totals]
+    groups = () if is_red else groups_of(summary, found.changed, rest, left_out)
+    listed_groups = by_device(_listed_groups(summary, groups))
+    changed = [change_words(one) for one in found.changed if is_red]
+    changed = wording.first_of(changed, _MOST_TESTS, "{} more changed: -v lists all")
+    below = [line for words in changed for line in style.sentence(words)]
+    below += _against_lines(summary, style, whole=not is_red)
+    below += () if brief or is_red else _totals_lines(summary, style)
     left = style.sentence(found.left) if found.left and all_listed else []
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
-        *(line for _, ours in by_device(groups) for line in _table(ours, style, marked=marked)),
+        *(line for _, ours in listed_groups for line in _table(ours, style, marked=marked)),
         *(() if summary.problems else left),
         *_compared_lines(summary, style, brief=brief),
         *([(), *below] if below else []),
@@ -150,18 +139,31 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     """Where and what, the lines of code, what else is known, what to do, what else may be done."""
     sign, colour = style.sign(one.told)
     inside = style.within(_SIGN)
-    first, *more = wrapped(style.say(one.where), inside.width)
-    yield Span(sign, colour), Span(" " * (_SIGN - width_of(sign))), Span(first, "bold")
-    yield from _indented(more, _SIGN, "bold")
-    shown = [cut_middle(style.say(line), inside.width - _INDENT) for line in written_at(one, code)]
-    yield from _indented(shown, _SIGN + _INDENT)
-    for words in one.facts:
+    for at, line in enumerate(wrapped(style.say(one.where), inside.width)):
+        there = one.lines if not at and line.startswith(one.lines) else ""
+        what = line.removeprefix(there).removesuffix(f"({style.say(one.test)})")
+        mark = Span(" " * _SIGN) if at else Span(left(sign, _SIGN), colour)
+        name = Span(line.removeprefix(there).removeprefix(what))
+        yield mark, Span(there, "cyan"), Span(what, "bold"), name
+    facts = one.facts
+    for place, text in written_at(one, code).items():
+        number, beside = f"{place.line}  ", f" at {wording.line_of(place)}"
+        own = [words for words in facts if f"{words},".find(f"{beside},") > 0]
+        facts = tuple(words for words in facts if words not in own)
+        line = cut_middle(style.say(number + text), inside.width - _INDENT)
+        yield from _indented([line], _SIGN + _INDENT)
+        for words in own:
+            label = f"^ {style.say(words.replace(beside, ''))}"
+            lines = wrapped(label, inside.width - _INDENT - len(number))
+            yield from _indented(lines, _SIGN + _INDENT + len(number), "yellow")
+    for words in facts:
         yield from _indented(wrapped(style.say(words), inside.width), _SIGN)
-    todo, intended = one.remedy.first, one.remedy.intended
+    todo, intended = one.remedy.first, one.remedy.shown
     for words in filter(None, (f"{TO_DO}{todo}" if todo else "", intended)):
         for line in wrapped(style.say(words), inside.width):
             label, does, rest = line.rpartition(TO_DO)
-            yield Span(" " * _SIGN), Span(label + does, "bold"), Span(rest)
+            tone: Colour = "light" if words is intended else ""
+            yield Span(" " * _SIGN), Span(label + does, "bold"), Span(rest, tone)
 
 
 def _command_lines(does: str, command: str, style: Style) -> list[Line]:
@@ -177,7 +179,7 @@ def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterato
 def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -> Iterator[Line]:
     """Devices and versions, how complete the profiles are, and what a comparison fails."""
     for words in (*summary.places, summary.integrity if summary.rows else ""):
-        yield from style.sentence(words) if words else ()
+        yield from style.sentence(words, "light") if words else ()
     for one in summary.compared:
         failed = one.fails(warn_only=warn_only)
         is_said = failed and one.what == "test" and not one.lacking  # by the tests that failed
@@ -281,17 +283,13 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
     yield ()
     if columns:
         yield (Span(" " * _SIGN + laid.title, "light"),)
-    texts, file, is_below = iter(laid.rows), "", False
+    texts, file = iter(laid.rows), ""
     for group in groups:
         shown = group.entries[: group.most]
-        if group.named and group.problem is not None and group.problem.shared is not None:
-            yield from _cause_lines(group.problem.shared, 0, style, f"{group.named}: ")
-        elif group.named:
+        if group.named:
             yield from [()] if file else []
             yield (Span(group.named, "bold"),)
-        elif is_below and group.kind == "look":
-            yield ()
-        is_below, file = bool(group.named), "" if group.named else file
+            file = ""
         for row, causes in shown:
             if row.file != file:
                 yield from style.sentence(row.file, "bold")
@@ -307,21 +305,18 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
             yield (Span(f"  and {wording.count(left_out, 'more profile')}"),)
 
 
-def _listed_groups(summary: Summary, groups: Iterable[Group], *, whole: bool) -> Iterator[Group]:
-    """Without what is said above: the causes of the first problems, the heading of one that is
-    alone, and those that are no matter of numbers, unless all are wanted. Comparisons of callables
-    have tables of their own."""
+def _listed_groups(summary: Summary, groups: Iterable[Group]) -> Iterator[Group]:
+    """Without the causes that are said above; others stand below their rows. Comparisons of
+    callables have tables of their own."""
     said = sum(one.told is not None for one in summary.tasks)
     for at, group in enumerate(groups):
+        is_look = group.kind == "look"
         entries = [
-            (one, () if at < said else why)
+            (one, () if at < said else one.causes if is_look else why)
             for one, why in group.entries
             if isinstance(one, Row) or not one.test.comparisons or one.told in FAILED_OTHERWISE
-            if whole or at >= said or one.told not in FAILED_OTHERWISE
         ]
-        if at == 0 and len(summary.problems) == 1:
-            group = group._replace(named="")
-        yield group._replace(entries=entries)
+        yield group._replace(entries=entries, named="" if is_look else group.named)
 
 
 def _sign_and_cells(
@@ -339,7 +334,9 @@ def _below_lines(
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:MOST_CAUSES]:
-        yield from _cause_lines(cause, _INDENT, style)
+        colour: Colour = "red" if cause.sign == "+" else ""
+        for one in wording.located(cause):
+            yield from _indented(wrapped(style.say(one), style.width - _INDENT), _INDENT, colour)
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     more = more_words(row, causes, shown)
     lines = inside.sentence(more) if more else []
@@ -347,14 +344,6 @@ def _below_lines(
     if isinstance(row, Row) and not row.folded and not row.failed:
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
-
-
-def _cause_lines(cause: Cause, indent: int, style: Style, lead: str = "") -> Iterator[Line]:
-    """Why, and where."""
-    colour: Colour = "red" if cause.sign == "+" else ""
-    for at, one in enumerate(wording.located(cause)):
-        told = wrapped(style.say(one if at else f"{lead}{one}"), style.width - indent)
-        yield from _indented(told, indent, colour)
 
 
 def _name_of(row: Entry) -> str:
@@ -487,14 +476,25 @@ def _bound(row: Row) -> str:
     return verdict if (verdict := row.shown.bound.verdict) != "unknown" else ""
 
 
+def change_words(one: Row) -> str:
+    """Return how a row differs from its baseline: ``test_it: better; GPU time -11.0 %; kernels
+    5 -> 3``."""
+    assert one.comparison is not None  # it differs from something
+    result = comparisons.RESULTS[comparisons.result_of(one.comparison)]
+    paired = one.comparison.paired
+    share = (_range_cell(one) or _share_cell(one)) if paired is not None and paired.pairs else ""
+    timed = [f"GPU time {share}"] if share else []
+    whys = ("; ".join(wording.located(each)) for each in one.causes[:MOST_CAUSES])
+    return f"{one.name}: {'; '.join([result, *timed, *beside_words(one, ()), *whys])}"
+
+
 def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> str:
     """Return how many causes are not told, then what no column says.
 
     Args:
         causes: all of the row. shown: the keys of the columns.
     """
-    left = len(causes) - MOST_CAUSES
-    more = [f"and {left} more"] if left > 0 else []
+    more = [f"and {left} more"] if (left := len(causes) - MOST_CAUSES) > 0 else []
     return "; ".join([*more, *(beside_words(row, shown) if isinstance(row, Row) else ())])
 
 
@@ -517,18 +517,19 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
     for name, delta in values.items():
         follows = comparisons.differs(values.get(_FOLLOWS.get(name, "")))
         if name not in shown and comparisons.differs(delta) and not follows:
-            yield delta_line(delta)
+            yield delta_line(delta, compared.counted)
 
 
 # Below the table.
 
 
-def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
-    """How it compares with baselines; before that, how to judge what needs a GPU."""
+def _against_lines(summary: Summary, style: Style, *, whole: bool) -> Iterator[Line]:
+    """How it compares with baselines, with all counts or without; before that, how to judge what
+    needs a GPU."""
     if "no CUDA device" in summary.counts.unjudged:
         yield from labelled("not judged", _WITHOUT_A_GPU, style)
     for one in summary.compared:
-        for words in f"against {one.short}: {one.words}".split("; "):
+        for words in f"against {one.short}: {one.words}".split("; ") if whole else ():
             yield from style.sentence(words)
         yield from labelled("not compared", one.uncompared, style)
         yield from labelled("note", one.notes, style)
@@ -564,8 +565,7 @@ def open_lines(summary: Summary) -> list[str]:
     undecided; where broken limits were measured, which no failure says."""
     is_open = summary.open or summary.counts.told["undecided"]
     lines = [f"kernelprof: {summary.sentence}"] if is_open else []
-    is_blind = "no CUDA device" in summary.counts.unjudged
-    lines += [f"kernelprof: {_WITHOUT_A_GPU[0]}"] if is_blind else []
+    lines += [f"kernelprof: {_WITHOUT_A_GPU[0]}"] * ("no CUDA device" in summary.counts.unjudged)
     if any(row.told == "failed" for row in summary.rows):
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))

@@ -15,7 +15,7 @@ from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
-from pytest_kernelprof.summary.verdicts import how_sure, verdict_line
+from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
 def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
-    left = Task("", f"{len(problems) - most} more below", "", Remedy(""))
+    left = Task("", f"{len(problems) - most} more: -v lists all", "", Remedy(""))
     return (*map(task_of, problems[:most]), *([left] if len(problems) > most else []))
 
 
@@ -124,29 +124,33 @@ def task_of(problem: Problem) -> Task:
     said = _what_of(worst, problem.cause)
     what, _, excess = said.partition("; ")
     call = worst.profile.place if isinstance(worst, Row) else None
-    found = wording.first_of(list(_found(problem)), _MOST_EACH, "and {} more")
+    each = list(_found(problem, what))
+    left = sum(tests for _, tests in each[_MOST_EACH:])
+    found = [words for words, _ in each[:_MOST_EACH]] + [f"and {left} more"] * (left > 0)
     todo = problem.remedy.what.lower()
-    whys = [one for one in _whys(worst, said, lines) if one.lower() != todo]
+    had = ("GPU time +",) if worst.told == "failed" and "GPU time +" in what else ()
+    whys = [w for w in _whys(worst, said, lines) if w.lower() != todo and not w.startswith(had)]
     whys = [f"{whys[0]}; {len(whys) - 1} others"] if len(whys) > _MOST_WHYS else whys
     facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
     shown = tuple(filter(None, facts))
     return Task(lines, what, named, problem.remedy, places, worst.told, call, shown)
 
 
-def _found(problem: Problem) -> Iterator[str]:
-    """What is wrong with each of several tests, where that has values; of one what its first words
-    do not say."""
+def _found(problem: Problem, what: str) -> Iterator[tuple[str, int]]:
+    """What is wrong with each of several tests, where that has values that ``what`` does not say,
+    and how many they are; of one what its first words do not say."""
     if problem.tests > 1:
-        found = ((row.name, found_words(row)) for row in problem.rows)
-        yield from (f"{name}: {one}" if _VALUE.search(one) else name for name, one in found)
+        for words, rows in wording.grouped(problem.rows, found_words).items():
+            names = [row.name for row in rows[:_MOST_EACH]]
+            left = sum(len(row.each) for row in rows[_MOST_EACH:])
+            told = ", ".join([*names, *([f"and {left} more"] if left else [])])
+            is_said = words.replace("; ", ", ") == what or not _VALUE.search(words)
+            yield told if is_said else f"{told}: {words}", sum(len(row.each) for row in rows)
     elif problem.cause is not None and problem.cause.sign:
-        yield found_words(problem.rows[0])
+        yield found_words(problem.rows[0]), 1
     else:
         said = tuple(one.text.partition("; ")[0] for one in problem.rows[0].causes)
-        yield from (one for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
-        times = [one for one in problem.rows[0].test.verdicts if one.of_limit and one.unit == "us"]
-        if len(over := [one for one in times if one.outcome == "failed"]) == 1:
-            yield how_sure(over[0])
+        yield from ((one, 1) for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
 
 
 _NUMBER = re.compile(r" x\d+$")
@@ -279,13 +283,13 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
         return Remedy(f"stop {others}", AGAIN, command)
     if worst.told == "undecided" and any(rounds):
-        more = f"{command} --kernelprof-rounds={2 * max(rounds)}"
+        more = f"{command} --kernelprof-rounds={max(12, 2 * max(rounds))}"
         raised = _listed(_raised(test.verdicts, "undecided")) or "more"
         allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
         return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
         hints = filter(None, (hint_of(one.text) for one in worst.causes))
-        return Remedy(next(hints, "fix the error"), AGAIN, command)
+        return Remedy(next(hints, ""), AGAIN, command)
     if not isinstance(worst, Row):
         return Remedy(COMPARED, AGAIN, command)
     profile = worst.profile
@@ -478,11 +482,11 @@ def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[st
             value += f", direction={one.qualifier!r}"
         elif one.qualifier:
             value += f", match={one.qualifier!r}"
-        yield f"{one.limit}({value})"
+        yield f"{one.limit}({value}){' (5 % to spare)' * (one.unit == 'us')}"
 
 
 def _spared(verdict: Verdict) -> str:
-    """A time or share above what was measured, of three digits."""
+    """A time or share 5 % above what was measured, of three digits."""
     most = max(verdict.measured or 0.0, verdict.high or 0.0) * _SPARE
     if verdict.share is not None and verdict.share_of:
         return f"{most / verdict.share_of * 100:.3g}%"

@@ -205,14 +205,14 @@ class Remedy(NamedTuple):
     tests: tuple[str, ...] = ()
 
     @property
-    def lead(self) -> str:
-        """All that is to be done before, or by, the command."""
-        return ", ".join(filter(None, (self.what, self.again)))
+    def shown(self) -> str:
+        """What is intended, without the option that a command of its own has."""
+        return self.intended.partition(" with --kernelprof-update")[0]
 
     @property
     def first(self) -> str:
-        """The same without what follows."""
-        return self.what if self.again.startswith("then ") else self.lead
+        """What to do before the command, or by it."""
+        return self.what or self.again * (not self.again.startswith("then "))
 
 
 class Task(NamedTuple):

@@ -556,7 +556,7 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     if unfolded:
         shown = rest
     elif not summary.counts.marked:
-        shown = rest[:_COSTLIEST]
+        shown = [] if problems else rest[:_COSTLIEST]
     else:
         shown = [] if told else [row for row in rest if row.told == "passed"][:_MOST_PASSED]
     tests = {each.test.id for one in (*problems, *changed, *shown) for each in one.each}
@@ -572,7 +572,7 @@ def _change_of(row: records.Row) -> ProfileComparison | None:
 
 
 def _left_words(rows: Sequence[records.Row], shown: Collection[str]) -> str:
-    """``12 more tests pass, 1 expected failure: -v lists all``.
+    """``12 more tests are fine, 1 expected failure: -v lists all``.
 
     Args:
         shown: the tests that are listed.
@@ -581,7 +581,7 @@ def _left_words(rows: Sequence[records.Row], shown: Collection[str]) -> str:
     left = {(told, test) for told, test in names if test not in shown}
     tests = Counter(told for told, _ in left)
     words = _counted(
-        (tests["passed"], "more test passes", "more tests pass"),
+        (tests["passed"], "more test is fine", "more tests are fine"),
         (tests["expected failure"] + tests["xfailed"], "expected failure", "expected failures"),
         (tests[None], "more test has no limit", "more tests have no limit"),
     )

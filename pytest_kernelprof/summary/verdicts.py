@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_HITS, _MOST_NAMED = 4, 2
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
 _REASONS = {
-    "interval": "the limit is inside the interval",
+    "interval": "too close to the limit to call",
     "alike": "neighbouring rounds are too alike",
     "few": "too few rounds for an interval",
     "second look": "the second look does not confirm it",

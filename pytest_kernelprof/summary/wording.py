@@ -223,7 +223,7 @@ def ends(first: str, last: str, between: str = "..") -> str:
 
 
 def paired(paired: Paired) -> str:
-    """``GPU time +8.4 % in 4 of 4 interleaved pairs (median ratio, medians 40.0us -> 43.3us)``,
+    """``GPU time +8.4 % in 4 of 4 interleaved pairs (medians 40.0us -> 43.3us)``,
     with the latencies if they are known, and why nothing follows; empty where no times were taken
     and no reason is known. A profile of its own has another GPU time."""
     if not paired.pairs:
@@ -231,7 +231,7 @@ def paired(paired: Paired) -> str:
     pairs = count(len(paired.pairs), "interleaved pair")
     pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
     times = changed("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} (median ratio, medians {times})"
+    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} (medians {times})"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"

@@ -7,6 +7,7 @@ and does not is empty, which is then another fact than the scenario's.
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
 import json
 import re
@@ -175,33 +176,88 @@ def of_failures(text: str) -> Facts:
     return Facts(failed=failed)
 
 
-_BELOW_AN_ENTRY = ("**To do:**", "<details>", "####", "<sub>")
+_BLOCK = re.compile(r"^(`{3,})\w*\n.*?^\1$\n?", re.M | re.S)
+_DETAILS = re.compile(
+    r"^<details(?: open)?><summary>(?:What ran in )?<b>(?!Also changed:)(.*?)</b></summary>$", re.M
+)
+_NO_REMEDY = {"crash"}
+"""Of these a row may have nothing to do."""
 
 
 def of_markdown(text: str) -> Facts:
     """The step's summary."""
+    text = text.replace("<wbr>", "")
     plain = re.sub(r"\\([^\w\s])", r"\1", text)
     heading, *rest = plain.splitlines()
     failed: dict[str, set[str]] = {}
-    for item in re.split(r"^#### ❌ ", plain, flags=re.M)[1:]:
-        head, *below = item.splitlines()
-        above = itertools.takewhile(lambda line: not line.startswith(_BELOW_AN_ENTRY), below)
-        lines = [one.removeprefix("- ") for line in above if line for one in line.split("<br>")]
-        wrong, name = re.match(r"(?:`\S.*?` )?(.*) (?:in `|\()(.*)[`)]$", head).groups()
-        each = [re.match(r"(test_.*?): (.*)", one) for one in lines]
-        told = [(one[1], [one[2]]) for one in each if one] or [(name, [wrong, *lines])]
-        for one, why in told:
-            parts = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
-            failed.setdefault(_name(one), set()).update(_reasons(parts))
+    # What the title of details names, and what stands below it.
+    parts = _DETAILS.split(_BLOCK.sub("", text.replace("\u200c", "")))[1:]
+    details = [
+        (html.unescape(name), below.partition("</details>")[0])
+        for name, below in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    for row in re.findall(r"^\| \S+ \| .* \|$", text, flags=re.M):
+        sign, where, what, todo = row[2:-2].split(" | ")
+        wrong, name = _wrong_and_name(what.partition("<br>")[0])  # below are lines of code
+        at = next((at for at, (title, _) in enumerate(details) if title == name), None)
+        below = "" if at is None else details[at][1]
+        details = details if at is None else details[at + 1 :]
+        if sign != "❌":
+            continue
+        assert where, row
+        facts = [_unescaped(one) for one in re.findall("^- (.*)$", below, re.M)]
+        for one, why in _of_each(name, wrong, facts):
+            # What a crash says may name a limit.
+            said = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
+            reasons = _reasons(said)
+            assert todo or reasons <= _NO_REMEDY, row
+            failed.setdefault(_name(one), set()).update(reasons)
     mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
     return Facts(
         failed={name: frozenset(why) for name, why in failed.items()},
-        changes=_changes(plain),
+        changes=_changes(_against(plain)),
         not_judged=_not_judged(plain),
         verdict=mark,
         causes=_causes(rest),
         differing=_differing(plain),
     )
+
+
+def _against(plain: str) -> str:
+    """With the title of what else changed as a line on the baseline, where there is none."""
+    told = re.search(r"^<sub>against ", plain, re.M)
+    return plain if told else plain.replace("<b>Also changed:</b>", "against it:")
+
+
+def _unescaped(markdown: str) -> str:
+    plain = re.sub(r"\\([^\w\s])", r"\1", markdown.replace("\u200c", ""))
+    return html.unescape(plain).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _wrong_and_name(what: str) -> tuple[str, str]:
+    """Of ``**what** in `test``` and ``**what** (12 tests)``."""
+    found = re.fullmatch(r"(?:\*\*(.*)\*\* )?(?:in (?:`|<code>)(.*)(?:`|</code>)|\((.*)\))", what)
+    assert found is not None, what
+    wrong, test, tests = found.groups(default="")
+    return _unescaped(wrong), html.unescape(test) or tests
+
+
+def _of_each(name: str, wrong: str, facts: list[str]) -> list[tuple[str, list[str]]]:
+    """What is wrong with each test, by its name.
+
+    Args:
+        name: the test, or how many. wrong: with the worst.
+        facts: of several tests with their names, ``test_a, test_b: max_kernels: 5 > 4``; by these
+            alone where the same is wrong with them.
+    """
+    if not re.fullmatch(r"\d+ tests", name):
+        return [(name, [wrong, *facts])]
+    found = []
+    for one in facts:
+        if one.startswith("test_"):
+            names, _, words = one.partition(": ")
+            found += [(test, [words or wrong]) for test in _NAME.findall(names)]
+    return found
 
 
 def of_annotations(text: str) -> Facts:
@@ -216,8 +272,11 @@ def of_annotations(text: str) -> Facts:
         name, _, others = name.partition(")")
         wrong, lines = head.removeprefix("kernelprof: "), data.split("%0A")
         above = list(itertools.takewhile(lambda line: not line.startswith("to do: "), lines))
-        each = [re.match(r"(test_.*?): (.*)", one) for one in (lines if others else above)]
-        told = [(one[1], [one[2]]) for one in each if one]
+        told = [
+            (one, [why or wrong])
+            for names, why in map(_named, lines if others else above)
+            for one in names
+        ]
         told += [(name, [wrong, *above])] if others or not told else []
         for one, why in told:
             # What a crash says may name a limit.
@@ -362,6 +421,15 @@ def _reasons(lines: Iterable[str]) -> frozenset[str]:
 _NAME = re.compile(r"\btest_\w+\b(?!\.py)(?:\[[^]]*\])?")
 
 
+def _named(line: str) -> tuple[list[str], str]:
+    """The tests that a line begins with, and what it says of them: ``test_a, test_b, and 36 more``,
+    ``test_a[1] and 7 more: max_kernels: 4 > 3``."""
+    if not line.startswith("test_"):
+        return [], ""
+    names, _, why = line.partition(": ")
+    return _NAME.findall(names), why
+
+
 def _name(words: str) -> str:
     """A test's name, its parameters and its number left out."""
     found = re.search(r"\b(test_\w+)\b(?!\.py)(\[)?", words)
@@ -394,6 +462,11 @@ def _marked(lines: Iterable[str]) -> Iterable[str]:
         # ``✗ test_ops.py:14: RuntimeError: no such layer (test_mul)``, which may be broken.
         if found := re.match(r"[✗!] \S+\.py:\d[^(]*(?:\([^t][^)]*\)[^(]*)*\((test_[^)]*)\)", item):
             yield _name(found[1])
+        # ``✗ model.py:17: added kernel: elementwise [copy] (12 tests)``: their names are below.
+        elif item.startswith(("✗ ", "! ")) and re.search(r"\(\d+\s+tests\)$", item, re.M):
+            for line in item.splitlines():
+                names, _ = _named(line.removeprefix("  "))
+                yield from map(_name, names)
     for line in lines:
         # A row, but no place to look at; a comparison of callables.
         if re.match(r"[✗!] (?!\S+\.py(:[\d, or]+)?: )|\S+::.* \(failed\)$", line):
@@ -409,14 +482,24 @@ def _sentences(lines: Iterable[str]) -> Iterable[str]:
             yield sentence
 
 
+_CHANGED = re.compile(
+    r"^test_\w+(?:\[.*\])?(?: and (\d+) more)?:\s(worse|better|changed)(?=[ ;\n]|$)", re.M
+)
+"""``test_better: better; kernels 2 -> 1``."""
+
+
 def _changes(text: str) -> dict[str, int]:
-    """Of the first sentence and of the line on each baseline, where these agree; of snapshots those
-    that are outdated."""
+    """Of the first sentence and of the line on each baseline, where these agree, or of lines on
+    tests that changed and need no look; of snapshots those that are outdated."""
+    listed = [(1 + int(more or 0), result) for more, result in _CHANGED.findall(text)]
     words = re.sub(r"\s+", " ", re.sub(r"\\([^\w\s])", r"\1", text))
     found = dict.fromkeys(CHANGES, 0)
     for told in re.findall(r"\b[Aa]gainst +`?[\w./-]+(?: \([^)]*\))?`?: (\d[^;.]*)", words):
         for number, word in re.findall(r"(\d+) (worse|better|undecided|changed)", told):
             found[word] += int(number)
+    for number, word in listed:
+        if word != "worse":
+            found[word] += number
     outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|outdated \(not failing)", words)
     found["changed"] += int(outdated[1]) if outdated else 0
     open_ones = re.search(_UNDECIDED, words)
@@ -426,6 +509,7 @@ def _changes(text: str) -> dict[str, int]:
     )
     unchecked = re.search(r"[,:] (\d+) worse \(not checked\)", words)
     wanted = sum(int(one[1]) for one in (worse, unchecked) if one)
+    wanted += sum(number for number, word in listed if word == "worse")
     # A line on a baseline may leave out what the first sentence says.
     known = (wanted, int(unchecked[1]) if unchecked else 0)
     return {**found, "worse": wanted if found["worse"] in known else -1}

@@ -99,15 +99,15 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
     whole = KeptTest((KeptProfile(NOW),), {})
     entries = {"test_accepted": whole, "test_accepted_of_the_whole_call": whole}
     update(path_of(str(here / "tests/test_it.py"), "cpu"), entries)
-    result = against()
+    result = against("-v")
     result.assert_outcomes(failed=1, passed=4)
     lines = told(result)
     words = " ".join(lines)
     assert "1 of 5 tests is worse than main (" in words
     assert "against main: 1 worse, 2 accepted by snapshot, 2 unchanged" in lines
-    row = lines.index("✗ 1 -> 2 test_not_in_its_snapshot")
+    at = lines.index("✗ mlp.py:1: added operator: aten::mul (test_not_in_its_snapshot)")
     accepted = lines.index("accepted by snapshot")
-    assert row < accepted
+    assert "worse than main: operators 1 -> 2" in lines[at:accepted]
     assert [one for one in lines[accepted:] if "test_accepted" in one] == [
         f"✓ 1 -> 2 {name}" for name in entries
     ]
@@ -228,7 +228,7 @@ def test_code_that_is_named_like_tests_is_the_revisions(
             "    kernel_profile(by_fixture, torch.ones(4))\n",
         }
     )
-    result = against("-rf")
+    result = against("-rf", "-v")
     words = " ".join(told(result))
     assert words.startswith("5 of 7 tests are worse than main (")
     for row in (
@@ -274,7 +274,7 @@ def test_state_that_only_this_side_has_is_told_and_an_old_snapshot_accepts_nothi
     repository.commit({"pkg/__init__.py": "", "pkg/mlp.py": LEAKY.format("x + 1")})
     repository.commit({"pytest.ini": "[pytest]\npythonpath = .", "tests/test_it.py": LEAKS})
     repository.write({"pkg/mlp.py": LEAKY.format("(x + 1) * 2")})
-    result = against()
+    result = against("-v")
     words = " ".join(told(result))
     assert words.startswith("3 of 3 tests are worse than main (")
     assert "✗ 1 -> 2 test_stale" in words
@@ -433,8 +433,10 @@ def test_by_another_environments_python_its_copy_is_the_revision(
     option = f"--kernelprof-against-python={folder}/bin/python"
     result = against(option)
     result.assert_outcomes(failed=1)
-    assert told(result)[0].startswith("1 of 1 test is worse than main (")
-    assert "✗ 1 -> 2 test_it" in told(result)
+    lines = told(result)
+    assert lines[0].startswith("1 of 1 test is worse than main (")
+    at = lines.index("✗ mlp.py:1: added operator: aten::mul (test_it)")
+    assert "worse than main: operators 1 -> 2" in lines[at:]
 
 
 def test_a_python_that_cannot_be_used_is_a_usage_error(

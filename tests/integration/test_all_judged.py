@@ -73,9 +73,9 @@ def test_tests_without_a_profile_say_what_ended_them(run: Run) -> None:
             "! test_it.py:*: the test asks for kernel_profile but *",
         ]
     )
-    items = [line for line in Path("run.md").read_text().splitlines() if line[:6] == "#### ❌"]
-    assert len(items) == 4
-    assert items[0].endswith("` RuntimeError: no such file in `test_crashes`")
+    rows = [line for line in Path("run.md").read_text().splitlines() if line[:5] == "| ❌ |"]
+    assert len(rows) == 4
+    assert rows[0].endswith("` | **RuntimeError: no such file** in `test_crashes` |  |")
 
 
 def test_junit_says_how_tests_without_a_profile_fared(run: Run, workers: str) -> None:

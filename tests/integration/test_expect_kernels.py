@@ -23,8 +23,9 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   expect_kernels: kernel 2: expected 'relu', got aten::gelu at test_it.py:5",
+            "E   expect_kernels: kernel 2: expected 'relu', got aten::gelu",
             "  3 kernels, expected 'mm', 'relu', 'add'",
+            "  at test_it.py:5: *",
             "  operators (> not expected):",
             "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
@@ -60,11 +61,11 @@ def test_it(kernel_profile):
 @pytest.mark.parametrize(
     ("patterns", "misfit"),
     [
-        ('"mm", "add", "gelu"', "kernel 2: expected 'add', got aten::gelu at test_it.py:5"),
+        ('"mm", "add", "gelu"', "kernel 2: expected 'add', got aten::gelu"),
         ('"mm", "gelu"', "unexpected kernel 3: aten::add*"),
         ('"mm", "gelu", "add", "mul"', "no kernel for 'mul'"),
         ('..., "softmax", ...', "no kernel for 'softmax'"),
-        ('"gelu", ...', "kernel 1: expected 'gelu', got aten::mm (aten::matmul) at test_it.py:5"),
+        ('"gelu", ...', "kernel 1: expected 'gelu', got aten::mm (aten::matmul)"),
     ],
 )
 def test_the_order_and_the_number_count(run: Run, patterns: str, misfit: str) -> None:

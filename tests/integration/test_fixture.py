@@ -57,6 +57,10 @@ def test_wrong_options_are_refused(kernel_profile):
         kernel_profile.run(three, rounds=0)
     kernel_profile(three)
 
+def test_where_values_are_shown_it_has_its_name(kernel_profile):
+    kernel_profile(three)
+    assert repr(kernel_profile) == "<kernel_profile>"
+
 def test_profiles_save_and_read_back(kernel_profile, tmp_path):
     from pytest_kernelprof import Profile
     kernel_profile(three)
@@ -64,7 +68,7 @@ def test_profiles_save_and_read_back(kernel_profile, tmp_path):
     assert Profile.from_trace(tmp_path / "t.json.gz").kernels == kernel_profile.last.kernels
 """
     )
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=10)
 
 
 def test_options_of_the_marker_count(run) -> None:
@@ -157,8 +161,9 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_kernels(match='gelu'): 1 > 0 at test_it.py:5: aten::gelu*",
-            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add') at test_it.py:5",
+            "E   max_kernels(match='gelu'): 1 > 0: aten::gelu*",
+            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add')",
+            "  at test_it.py:5: *",
         ]
     )
 

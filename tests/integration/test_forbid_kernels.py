@@ -25,7 +25,8 @@ def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU') at test_it.py:5",
+            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU')",
+            "  at test_it.py:5: *",
             "  operators (> forbidden):",
             "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
@@ -57,7 +58,10 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul') at test_it.py:5"]
+        [
+            "E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul')",
+            "  at test_it.py:5: *",
+        ]
     )
 
 
@@ -171,7 +175,10 @@ def test_forbidden(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu') at test_it.py:5"]
+        [
+            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')",
+            "  at test_it.py:5: *",
+        ]
     )
 
 

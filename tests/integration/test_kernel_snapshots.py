@@ -73,7 +73,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: operators 3 -> 4 at test_it.py:9: + aten::mul",
+            "E   snapshot: operators 3 -> 4: + aten::mul",
             "  at test_it.py:9: *",
             "*",
             "  against the snapshot: + new",
@@ -130,8 +130,8 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    assert "\n#### ⚠️ `test_it.py:9` aten::gelu -> aten::relu in `test_a`\n" in summary
-    _, table, _ = summary.split("```", 2)
+    assert "\n| ⚠️ | `test_it.py:9` | **aten::gelu -> aten::relu** in `test_a` | " in summary
+    table, _, _ = summary.partition("```text\n")[2].partition("```")
     changed = [line for line in table.splitlines() if line[:2] in ("- ", "+ ")]
     assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
         ("-", True, False),
@@ -329,7 +329,7 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_a _*", "E   snapshot: operators 3 -> 4 at test_it.py:9: + aten::mul"]
+        ["*_ test_a _*", "E   snapshot: operators 3 -> 4: + aten::mul", "  at test_it.py:9: *"]
     )
 
 
@@ -442,7 +442,7 @@ def test_the_remedy_names_its_test_and_works(
 ) -> None:
     run("" if option else NAMES, UPDATE)
     more = NAMES.replace("three", "lambda: three() * 2")
-    found = remedies(run(more, *option))
+    found = remedies(run(more, *option, "-v"))
     assert [one[0] for one in found] == ["test_it.py::test_y[a b]", "test_it.py::test_y[$HOME']"]
     for arguments in found:
         run(more, *arguments, device=None).assert_outcomes(passed=1)
@@ -505,7 +505,7 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         "--kernelprof-update --kernelprof-device=cpu\n",
     ):
         assert command in markdown
-    assert "record a snapshot for this device" in markdown
+    assert "| Record a snapshot for this device |" in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

@@ -144,16 +144,16 @@ def test_each_test_is_compared(
         with (repository.folder / "tests" / "conftest.py").open("a") as file:
             file.write(QUICK.replace("PYTHON", repr(python)))
     git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}
-    result = against(*chosen, "-k", "not excluded")
+    result = against(*chosen, "-k", "not excluded", "-v")
     lines = [" ".join(line.split()) for line in result.outlines]
     short = repository.git("rev-parse", "--short=7", "HEAD")
     at = next(i for i, line in enumerate(lines) if f" against main ({short}) " in line)
     told = lines[at + 1 :]
     assert told[0].startswith("1 of 6 compared tests is worse than main (")
     assert any("5 not compared, 2 better, 3 unchanged" in line for line in told)
-    row = told.index("✗ 2 -> 3 test_grows")
-    assert "✗ mlp.py:3: added operator: aten::mul (test_grows)" in told[:row]
-    better = told[told.index("better") :]
+    at, end = told.index("✗ mlp.py:3: added operator: aten::mul (test_grows)"), told.index("better")
+    assert "worse than main: operators 2 -> 3" in told[at:end]
+    better = told[end:]
     assert "✓ 3 -> 1 test_shrinks" in better
     assert any(line.startswith("✓ 3 -> 1 ") and line.endswith("limit_there") for line in better)
     sentences = " ".join(better)
@@ -168,7 +168,8 @@ def test_each_test_is_compared(
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            "E   worse than main: operators 2 -> 3 at mlp.py:3: + aten::mul",
+            "E   worse than main: operators 2 -> 3: + aten::mul",
+            "  at mlp.py:3: *",
             f"  against main ({short}): + new",
             "+ 3 * aten::mul *mlp.py:3",
         ]
@@ -356,18 +357,25 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.assert_outcomes(failed=3, xfailed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 1 (was 2 in main) at mlp.py:3: + aten::mul",
+            "E   max_kernels: 3 > 1 (was 2 in main): + aten::mul",
+            "  at mlp.py:3: *",
             "  against main (*): + new",
             "+ 3 * aten::mul *mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 compared tests is worse than main (*",
             "✗ mlp.py:3: added operator: aten::mul (test_over_and_worse)",
-            "✗ *3 > 1 (was 2) *test_over_and_worse",
+            "  max_kernels: 3 > 1 (was 2 in main)",
             "not compared test_mlp.py::test_raises: the test fails on your code",
         ]
     )
     page = (repository.folder / "run.md").read_text()
-    assert ": 1 worse, 1 not compared, 2 unchanged; 1 more operator in total<br>" in page
+    rows = [line for line in page.splitlines() if line.startswith("| ❌ | `mlp.py:")]
+    assert [one.partition("**")[2].partition("**")[0] for one in rows] == [
+        "max_kernels: 1&nbsp;>&nbsp;0",
+        "added operator: aten::mul",
+    ]
+    assert "\n- max_kernels: 3 > 1 (was 2 in main)\n" in page
+    assert "\n<sub>not compared: test_mlp.py::test_raises: the test fails on your code<br>" in page
 
 
 @pytest.mark.usefixtures("quick_references")
@@ -422,7 +430,7 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     (row,) = (line for line in page.splitlines() if "swaps" in line)
     assert row.replace("\u200c", "") == (
         "- ✅ `test_mlp.py::test_swaps`: changed (other kernels, same counts); "
-        r"\- aten::tanh at mlp.py:4; \+ aten::sigmoid at mlp.py:4"
+        "- aten::tanh at mlp.py:4; + aten::sigmoid at mlp.py:4"
     )
     html = (repository.folder / "run.html").read_text()
     assert f"{counts}; same number of operators" in html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -98,13 +99,56 @@ def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
     result = run(FAILS, "-rfE")
     result.stdout.fnmatch_lines_random(
         [
-            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1 at*",
+            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1",
             "FAILED test_it.py::test_a_promise_of_a_long_name - min_speedup(1000): *",
             "ERROR test_it.py::test_error_of_a_rather_long_name - max_*",
             "ERROR test_it.py::test_malformed_of_a_long_name - MarkerError: max_kernels: *",
             "ERROR test_it.py::test_unknown_of_a_long_name - MarkerError: unknown limit*",
         ]
     )
+
+
+SEVERAL_LIMITS = """
+def thrice(): return x.cos().cos().sin()
+@pytest.mark.max_kernels(1)
+def test_one(kernel_profile, kernelprof_device):
+    kernel_profile(thrice)
+@pytest.mark.max_kernels(1)
+@pytest.mark.forbid_kernels("sin")
+def test_two(kernel_profile, kernelprof_device):
+    kernel_profile(thrice)
+@pytest.mark.max_kernels("many")
+def test_malformed(): pass
+"""
+
+
+def test_the_short_summary_has_the_first_limit_without_its_kernels_and_counts_the_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "1")  # where nothing is cut
+    result = run(SEVERAL_LIMITS, "-rfE")
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 1: aten::cos x2, aten::sin"])
+    lines = [line for line in result.outlines if line.startswith(("FAILED ", "ERROR "))]
+    malformed, one, two = sorted(lines)
+    assert one == "FAILED test_it.py::test_one - max_kernels: 3 > 1"
+    start = re.escape("FAILED test_it.py::test_two - max_kernels: 3 > 1 (+1 more")
+    assert re.fullmatch(rf"{start}[ a-z]*\)", two)
+    assert re.fullmatch(r"ERROR test_it.py::test_malformed - MarkerError: [^.]*\. .*", malformed)
+
+
+def test_what_may_be_allowed_is_light_in_each_of_its_lines(run: Run) -> None:
+    code = """
+@pytest.mark.max_kernels(1)
+@pytest.mark.max_kernels(0, match="cos")
+@pytest.mark.max_kernels(0, match="sin")
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile(lambda: x.cos().cos().sin())
+"""
+    result, light = run(code, "--color=yes"), "\x1b[2m"
+    (at,) = [at for at, line in enumerate(result.outlines) if "  if intended" in line]
+    sentence = list(takewhile(str.strip, result.outlines[at:]))
+    assert len(sentence) > 1
+    assert all(line.startswith(light) for line in sentence)
 
 
 def test_in_a_failure_marked_rows_are_red_and_the_label_of_what_to_do_is_bold(run: Run) -> None:
@@ -115,6 +159,12 @@ def test_in_a_failure_marked_rows_are_red_and_the_label_of_what_to_do_is_bold(ru
     assert re.fullmatch(rf"{re.escape(red)}> 1.*aten::cos x2 .*{re.escape(off)}", marked)
     assert any(re.fullmatch(r"     3 .*aten::sin .*", line) for line in result.outlines)
     assert f"{bold}  to do: {off}call fewer operators" in result.outlines
+    cyan, light = "\x1b[36m", "\x1b[2m"
+    places = [line for line in result.outlines if line.startswith(f"{cyan}  at test_it.py:")]
+    assert places
+    assert all(f": {off}" in line for line in places)
+    (intended,) = [line for line in result.outlines if line.startswith(f"{light}  if intended")]
+    assert re.fullmatch(r".*  if intended, allow max_kernels\(3\) at test_it\.py:\d+.*", intended)
 
 
 def test_the_place_of_a_failure_is_the_line_of_the_test(
@@ -130,7 +180,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     line = {text.rpartition("# ")[2]: i for i, text in enumerate(written, 1) if "  # " in text}
     result.stdout.fnmatch_lines_random(
         [
-            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1 at test_it.py:5",
+            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1",
             f"*crash */test_it.py:{line['promise']}: min_speedup(1000): *",
             f"*crash */test_it.py:{line['error'] - 1}: max_latency*",
             f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
@@ -140,7 +190,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     )
     cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")
     told = {case.get("name"): one.get("message", "") for case in cases for one in case}
-    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1 at test_it.py:5"
+    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1"
 
 
 SEVERAL = """
@@ -158,10 +208,18 @@ def test_another(kernel_profile, kernelprof_device):
 def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) -> None:
     out = run(SEVERAL, *more).stdout
     out.fnmatch_lines(
-        ["E   max_kernels: 3 > 2*", "  the rest is as in test_it.py::test_same*; -v shows it"]
+        ["E   max_kernels: 3 > 2*", "  as in test_it.py::test_same*; -v shows the rest"]
     )
-    assert str(out).count("the rest is as in ") == 1
+    assert str(out).count("  as in test_") == 1
     assert str(out).count("E   max_kernels: 3 > 2") == 2
+
+
+def test_one_empty_line_ends_each_failure(run: Run) -> None:
+    lines = run(SEVERAL, "-rN").outlines
+    heads = [at for at, line in enumerate(lines) if re.match(r"_+ test_|=+ 3 failed", line)]
+    assert len(heads) == 4
+    assert [lines[at - 1] for at in heads[1:]] == [""] * 3
+    assert all(lines[at - 2].strip() for at in heads[1:])
 
 
 ELSEWHERE = """
@@ -174,9 +232,31 @@ def test_elsewhere(kernel_profile, kernelprof_device, n):
 
 def test_lines_of_code_that_the_first_of_several_failures_has_are_not_told_again(run: Run) -> None:
     out = str(run(SEVERAL + ELSEWHERE).stdout)
-    assert out.count("the rest is as in ") == 2
+    assert out.count("  as in test_") == 2
     assert out.count("  at test_it.py:5: ") == 1
     assert out.count(": kernel_profile(three)") == 2  # two calls, of three tests
+
+
+MARKED = """
+def twice(): return x.cos().cos()
+@pytest.mark.max_kernels(1)
+def test_first(kernel_profile, kernelprof_device):
+    kernel_profile(lambda: twice().sin())
+@pytest.mark.max_kernels(2)
+def test_equal_where_marked(kernel_profile, kernelprof_device):
+    kernel_profile(lambda: twice().sin().tan())
+@pytest.mark.max_kernels(1)
+def test_other(kernel_profile, kernelprof_device):
+    kernel_profile(lambda: x.tan().tan().sin())
+"""
+
+
+def test_failures_are_as_another_where_their_marked_rows_are(run: Run) -> None:
+    out = str(run(MARKED).stdout)
+    assert out.count("  as in test_it.py::test_first; -v shows the rest") == 1
+    below = out.partition("_ test_equal_where_marked _")[2].partition("_ test_other _")[0]
+    assert "  as in test_it.py::test_first; -v shows the rest" in below
+    assert out.count("\n> 1..2 ") == 2  # of the first, and of the other
 
 
 OTHERS = """
@@ -193,12 +273,12 @@ def test_plain(n):
 
 def test_failures_of_others_are_told_as_pytest_tells_them(run: Run) -> None:
     out = str(run(SEVERAL + OTHERS).stdout)
-    assert out.count("the rest is as in ") == 1
+    assert out.count("  as in test_") == 1
     assert out.count('>       assert one["a"] == two') == 2
 
 
 def test_with_v_each_failure_tells_its_kernels(run: Run) -> None:
-    assert "the rest is as in " not in str(run(SEVERAL, "-v").stdout)
+    assert "  as in test_" not in str(run(SEVERAL, "-v").stdout)
 
 
 REWRITTEN = """

@@ -99,6 +99,7 @@ def test_a_revision_as_baseline_fails_by_it(run: Run, pytester: pytest.Pytester)
     result = run(
         f"from model import model\n{test}",
         *("-p", "no:benchmark", "--kernelprof-against=main", "--kernelprof-markdown=report.md"),
+        "-v",
     )
     assert result.ret == 1
     result.stdout.fnmatch_lines(

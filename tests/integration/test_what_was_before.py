@@ -125,7 +125,9 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     result = run(pytester, project, "--kernelprof-report", "--kernelprof-markdown=summary.md")
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: operators 3 -> 4 at mlp.py:4 or 5: + aten::mul",
+            "E   snapshot: operators 3 -> 4: + aten::mul",
+            "  at mlp.py:4: *",
+            "  at mlp.py:5: *",
             "  against the snapshot: ? perhaps new",
             "[?] 2  * aten::mul       mlp.py:4",
             "[?] 3  * aten::mul       mlp.py:5",
@@ -133,7 +135,7 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
         ]
     )
     summary = (project / "summary.md").read_text()
-    assert "\n#### ❌ `mlp.py:4 or 5` added operator: aten::mul in `test_grows`\n" in summary
+    assert "\n| ❌ | `mlp.py:4 or 5` | **added operator: aten::mul** in `test_grows` | " in summary
 
 
 def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:

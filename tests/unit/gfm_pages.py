@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import NamedTuple
 
 import pytest
 
-_VOID = {"br", "hr", "img", "input"}
+_VOID = {"br", "hr", "img", "input", "wbr"}
 # Where GitHub looks for no name and no number.
 _NOT_READ = {"code", "pre", "a", "tt", "script", "style"}
 # Of numbers GitHub has two emoji: 100 and 1234. ``model.py:17:`` is none.
 _EMOJI = r"(?<!:):(?:100|1234|[\w+-]*[^\W\d][\w+-]*):(?!:)"
-_NOTIFIES = re.compile(rf"(?<![\w/])@\w|(?<!&)#\d|\bGH-\d|{_EMOJI}")
+_NOTIFIES = re.compile(rf"(?<![\w/])@\w|(?<!&)#\d|(?<![^\W_])GH-\d|{_EMOJI}")
 
 HOSTILE = [
     "plain",
@@ -30,6 +32,7 @@ HOSTILE = [
     "&lt; &amp; &#65;",
     "[link](javascript:alert(1)) ![i](x)",
     "http://evil.example/x www.evil.example a@evil.example ftp://x.example",
+    "a_https://evil.example 1https://evil.example a_www.evil.example a_GH-3",
     "@someone and @org/team, #1, owner/repo#2, GH-3",
     ":tada: TestA::test_b::c",
     "$\\alpha$ $$x$$",
@@ -58,10 +61,52 @@ HOSTILE = [
 def rendered(markdown: str) -> Page:
     """A page as GitHub renders it, HTML included, before it takes tags out that it does not allow:
     what is harmless here is harmless there."""
+    return Page(html_of(markdown))
+
+
+def html_of(markdown: str) -> str:
+    """The same as HTML."""
     cmarkgfm = pytest.importorskip("cmarkgfm")
     markdown.encode()  # a lone surrogate is no text
     html_too = cmarkgfm.cmark.Options.CMARK_OPT_UNSAFE
-    return Page(cmarkgfm.github_flavored_markdown_to_html(markdown, html_too))
+    return str(cmarkgfm.github_flavored_markdown_to_html(markdown, html_too))
+
+
+COLUMNS = ["", "where", "what is wrong", "to do"]
+"""Of the table of what needs a look."""
+
+
+class Look(NamedTuple):
+    """A row of that table, which says what needs a look.
+
+    Attributes:
+        what: what is wrong, and with which test. todo: what to do first.
+        code: the lines of code below it. intended: what to do else.
+    """
+
+    sign: str
+    where: str
+    what: str
+    todo: str
+    code: tuple[str, ...] = ()
+    intended: str = ""
+
+
+@dataclass
+class Fold:
+    """What unfolds.
+
+    Attributes:
+        opened: whether it is unfolded at first. depth: in how many others it stands.
+        title: all of it. name: what is bold in it.
+        told: its paragraphs and items of lists, without those of the folds in it.
+    """
+
+    opened: bool
+    depth: int
+    title: str = ""
+    name: str = ""
+    told: list[str] = field(default_factory=list)
 
 
 class Page(HTMLParser):
@@ -69,6 +114,7 @@ class Page(HTMLParser):
 
     Attributes:
         tags: of all elements. tables: of each the texts of its rows' cells. text: all of it.
+        folds: what unfolds, in its order.
         notified: what GitHub would make a link of that notifies, or a picture.
         unclosed: tags that are open at the end, or closed where they are not open.
     """
@@ -78,12 +124,13 @@ class Page(HTMLParser):
         self.tags: set[str] = set()
         self.tables: list[list[list[str]]] = []
         self.text = ""
+        self.folds: list[Fold] = []
         self.notified: list[str] = []
         self.unclosed: list[str] = []
         self._open: list[str] = []
         self._texts: list[tuple[str, list[str]]] = []
         self._opened: list[int] = []
-        self._blocks: list[int] = []
+        self._unfolding: list[Fold] = []
         self.feed(source)
         self.close()
         self.unclosed += self._open
@@ -96,8 +143,9 @@ class Page(HTMLParser):
             self.tables.append([])
         elif tag == "tr":
             self.tables[-1].append([])
-        if tag in ("h3", "h4", "p", "li") and "details" not in self._open:
-            self._blocks.append(len(self._texts))
+        elif tag == "details":
+            self.folds.append(Fold("open" in dict(attrs), len(self._unfolding)))
+            self._unfolding.append(self.folds[-1])
         self._texts.append((tag, []))
         if tag not in _VOID:
             self._open.append(tag)
@@ -109,8 +157,17 @@ class Page(HTMLParser):
             return
         self._open.pop()
         at = self._opened.pop()
+        told = _seen("".join(self._texts[at][1]))
         if tag in ("td", "th"):
-            self.tables[-1][-1].append(_seen("".join(self._texts[at][1])))
+            self.tables[-1][-1].append(told)
+        elif tag == "details":
+            self._unfolding.pop()
+        elif tag in ("p", "li") and self._unfolding:
+            self._unfolding[-1].told.append(told)
+        elif tag == "summary":
+            self._unfolding[-1].title = told
+        elif tag == "b" and "summary" in self._open:
+            self._unfolding[-1].name = told
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -127,18 +184,39 @@ class Page(HTMLParser):
         """The same as it is seen."""
         return [_seen(told) for told in self.raw_texts(tag)]
 
+    def looks(self) -> list[Look]:
+        """The rows of what needs a look."""
+        (table,) = [one for one in self.tables if one[0] == COLUMNS] or [[]]
+        return [_look_of(*cells) for cells in table[1:]]
+
+    def details(self) -> list[tuple[Look, Fold | None]]:
+        """What needs a look, each with its details, which stand in the same order."""
+        found, left = [], list(self.folds)
+        for look in self.looks():
+            own = next((one for one in left if _is_of(one, look)), None)
+            left = left[left.index(own) + 1 :] if own else left
+            found.append((look, own))
+        return found
+
     def items(self) -> list[str]:
-        """What needs a look: its heading, and the paragraphs and items of lists that stand below
-        it, up to the next heading or the facts at the end; not what unfolds."""
-        facts, found = self.texts("sub"), list[list[str]]()
-        for tag, told in (self._texts[at] for at in self._blocks):
-            seen = _seen("".join(told))
-            if tag in ("h3", "h4") or seen in facts:
-                found.append([f"{tag} {seen}"])
-            elif found:
-                found[-1].append(seen)
-        entries = (" / ".join(one).partition(" ") for one in found)
-        return [told for tag, _, told in entries if tag == "h4" and told.startswith(("❌", "⚠️"))]
+        """What needs a look, each as ``sign where what / to do``, and what its details tell."""
+        return [
+            " / ".join([" ".join(filter(None, look[:3])), look.todo, *(fold.told if fold else ())])
+            for look, fold in self.details()
+        ]
+
+
+def _look_of(sign: str, where: str, what: str, todo: str) -> Look:
+    """A row by its cells, of which each line tells something else."""
+    what, *code = what.split(" / ")
+    todo, _, intended = todo.partition(" / ")
+    return Look(sign, where, what, todo, tuple(code), intended)
+
+
+def _is_of(fold: Fold, look: Look) -> bool:
+    """Whether it has the name of the test, or how many there are, that the row ends with."""
+    ends = (f"in {fold.name}".strip(), f"({fold.name})")
+    return look.what.endswith(ends) and fold.title in (fold.name, f"What ran in {fold.name}")
 
 
 def _seen(told: str) -> str:

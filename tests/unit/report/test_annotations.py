@@ -77,17 +77,16 @@ def test_one_for_a_test_however_many_limits() -> None:
     assert title == (
         "kernelprof%3A max_kernels%3A 5 > 4%2C max_cuda_time%3A 234.9us > 200.0us (test_it[1])"
     )
-    sure = "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds"
     fewer = "launch fewer kernels (fuse them, torch.compile)"
     faster = "make nvjet 256x128x64 TNT faster (shapes, dtype, layout)"
     assert data.split("%0A") == [
         "nvjet 256x128x64 TNT x3; 3 others",
-        sure,
         "",
-        f"to do: {fewer} and {faster}, then run again:",
+        f"to do: {fewer} and {faster}",
+        "then run again:",
         "pytest 'tests/test_mlp.py::test_it[1]'",
         "",
-        "if intended, allow max_kernels(5) and max_cuda_time('249us') at t.py:3",
+        "if intended, allow max_kernels(5) and max_cuda_time('249us') (5 %25 to spare) at t.py:3",
     ]
 
 
@@ -138,7 +137,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
     assert title == "kernelprof%3A relu%3A was gelu (t)"
     assert data.split("%0A") == [
-        "to do: accept the change if it is intended:",
+        "accept the change if it is intended:",
         "pytest t.py::t --kernelprof-update",
     ]
 
@@ -153,13 +152,12 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
         "kernelprof%3A max_kernels%3A 5 > 4 (12 tests) and 1 more test",
     )
     lines = data.split("%0A")
-    assert lines[:4] == [f"test_{i}: max_kernels: 5 > 4" for i in range(4)]
-    assert lines[4:6] == ["and 8 more", "nvjet 256x128x64 TNT x3"]
-    at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
-    assert lines[at + 1 : at + 3] == [
-        "nvjet 256x128x64 TNT x3 takes 30.0us",
-        "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
+    assert lines[:2] == [
+        "test_0, test_1, test_2, test_3, and 8 more",
+        "nvjet 256x128x64 TNT x3",
     ]
+    at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
+    assert lines[at + 1 : at + 3] == ["nvjet 256x128x64 TNT x3 takes 30.0us", ""]
 
 
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
@@ -276,8 +274,7 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
     ((*_, found, data),) = told(crashed)
     assert title in (found, None)
-    todo = "to do: fix the error, then run again:"
-    assert data.split("%0A") == [*body, todo, "pytest t.py::test_it"]
+    assert data.split("%0A") == [*body, "run again:", "pytest t.py::test_it"]
 
 
 def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:
@@ -291,7 +288,7 @@ def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() 
     ]
     ((*_, title, data),) = told(*tests)
     assert title == "kernelprof%3A added kernel%3A mul (2 tests)"
-    assert data.startswith("test_a: snapshot: kernels 4 -> 5%0Atest_b: snapshot: kernels 4 -> 5%0A")
+    assert data.startswith("test_a, test_b: snapshot: kernels 4 -> 5%0A")
 
 
 def test_what_a_snapshot_would_accept_ends_in_the_command_that_accepts_it() -> None:
@@ -299,8 +296,9 @@ def test_what_a_snapshot_would_accept_ends_in_the_command_that_accepts_it() -> N
     found = ProfileComparison(source="revision", change="worse", metrics=(more,))
     test = Test("t.py::test_it", (held_to(mlp(place=CALL), found),), outcome="failed")
     ((*_, data),) = told(test)
-    assert data.split("%0A")[-5:] == [
-        "to do: undo the change, then run again:",
+    assert data.split("%0A")[-6:] == [
+        "to do: undo the change",
+        "then run again:",
         "pytest t.py::test_it",
         "",
         "if intended, accept it in a snapshot:",
@@ -327,7 +325,7 @@ def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:
     run = Run((failing("test_it", latency),))
     assert append_summary(run, variables, str(tmp_path)) == ""
     url = "https://github.example/team/project/blob/abc/tests/test_mlp.py#L31"
-    assert f"[`test_mlp.py:31`]({url})" in summary.read_text()
+    assert f"[test_mlp.py:31]({url})" in summary.read_text()
     summary.write_text("")
     append_summary(run, {"GITHUB_STEP_SUMMARY": str(summary)}, str(tmp_path))
     assert "](" not in summary.read_text()

@@ -19,7 +19,7 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.report.tables import Style, plain
-from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.report.terminal import columns_of, report_lines
 from pytest_kernelprof.summary.comparisons import deltas_of
 from pytest_kernelprof.summary.run import summary_of
 
@@ -55,15 +55,16 @@ def lines(
     encoding: str = "utf-8",
     ends: str = "the run fails",
     warn_only: bool = False,
+    verbosity: int = 0,
     **base: Any,
 ) -> list[str]:
-    summary, style = summary_of(run_compared(*found, **base)), Style(width, encoding)
+    summary, style = summary_of(run_compared(*found, **base)), Style(width, encoding, verbosity)
     told = report_lines(summary, style, brief=True, ends=ends, warn_only=warn_only)
     return [plain(line).rstrip() for line in told]
 
 
 def table(told: list[str]) -> list[str]:
-    """From the titles to the first empty line, behind which no group begins."""
+    """From the titles to the first empty line behind which no group begins."""
     begin = next(i for i, line in enumerate(told) if line.endswith("  test"))
     ends = (i for i, line in enumerate(told) if i > begin and not line)
     end = next(i for i in ends if told[i + 1 : i + 2] != ["better"])
@@ -80,29 +81,49 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         paired=Paired("undecided", "above half of the margin", 1.046, pairs=pairs),
     )
     same = ProfileComparison(source="run", test="tests/test_b.py::test_same")
-    told = lines(
-        row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)), same
-    )
+    better, more = row("test_better", "better", kernels=(2, 1)), row("a", kernels=(4, 5))
+    told = lines(better, slower, more, same)
     assert told[1:3] == ["", "✗ train.py:31: added kernel: elementwise [copy] x2 (a)"]
     at = next(i for i, line in enumerate(told) if line.startswith("? "))
     assert told[at : at + 4] == [
         "? tests/test_b.py: undecided against the earlier run: GPU time +3.9..+5.4 %,",
         "  margin 0 % (test_b)",
-        "  GPU time +4.6 % in 2 interleaved pairs (median ratio, medians 0.0us -> 0.0us)",
+        "  GPU time +4.6 % in 2 interleaved pairs (medians 0.0us -> 0.0us)",
         "  undecided, above half of the margin",
     ]
-    assert table(told) == [
-        "  kernels  change         range  test",
+    at = next(i for i, line in enumerate(told) if "better" in line)
+    assert told[at - 1 : at + 2] == [
+        "",
+        "test_better: better; kernels 2 -> 1; + elementwise [copy] x2 at train.py:31",
+        "",
+    ]
+    assert not any(line.endswith("  test") for line in told)
+    assert table(lines(better, slower, more, same, verbosity=1)) == [
+        "  kernels  launches  change         range  test",
         "tests/test_mlp.py",
-        "✗  4 -> 5                        a",
+        "✗  4 -> 5         5                        a",
         "tests/test_b.py",
-        "?       5  +4.6 %  +3.9..+5.4 %  test_b",
+        "?       5         5  +4.6 %  +3.9..+5.4 %  test_b",
         "",
         "better",
         "tests/test_mlp.py",
-        "✓  2 -> 1                        test_better",
+        "✓  2 -> 1         5                        test_better",
         "    + elementwise [copy] x2 at train.py:31",
     ]
+
+
+def test_a_line_of_what_changed_has_its_time_its_counts_and_three_of_its_kernels() -> None:
+    pairs = tuple(TimedPair(None, ratio, 12, 100.0, 90.0) for ratio in (0.89, 0.91) * 2)
+    paired = Paired("better", ratio=0.9, pairs=pairs, baseline_us=100.0, current_us=90.0)
+    gone = tuple(
+        KernelChange("removed", KernelSide(f"k{at}", (), f"m.py:{at}"), at=at) for at in range(4)
+    )
+    kernels = KernelDiff(baseline_kernels=5, current_kernels=1, changes=gone)
+    faster = replace(row("test_faster", "better", kernels=(5, 1)), paired=paired, kernels=kernels)
+    told = " ".join(lines(WORSE, faster, width=200))
+    assert "test_faster: better; GPU time -11.0..-9.0 %; kernels 5 -> 1; " in told
+    assert "- k0 at m.py:0; - k1 at m.py:1; - k2 at m.py:2 " in told
+    assert "k3" not in told
 
 
 def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
@@ -119,12 +140,15 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
     refused = ProfileComparison(
         source="revision", test="t.py::new", change="not compared", reason="no such test"
     )
-    told = lines(worse, same, refused, name=MAIN, notes=("a submodule is left out",))
+    found: dict[str, Any] = {"name": MAIN, "notes": ("a submodule is left out",)}
+    told, whole = (lines(worse, same, refused, verbosity=v, **found) for v in (0, 1))
     assert told[0] == "1 of 2 compared tests is worse than main (abc1234)."
-    assert told[-9:] == [
+    counts = "against main: 1 worse, 1 not compared, 1 unchanged"
+    assert whole[-9:-6] == ["", counts, "1 call timed (interleaved), margin 5 %"]
+    assert whole[-6:] == told[-6:]
+    assert not any(line.startswith("against") for line in told)
+    assert told[-7:] == [
         "",
-        "against main: 1 worse, 1 not compared, 1 unchanged",
-        "1 call timed (interleaved), margin 5 %",
         "not compared t.py::new: no such test",
         "note         t.py::test_it: other software: torch",
         "             a submodule is left out",
@@ -135,6 +159,24 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
 
 
 WORSE, SAME = row("a", kernels=(4, 5)), row("b", "same")
+BETTER = row("c", "better", kernels=(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("found", "verbosity", "told_of"),
+    [
+        ((WORSE,), 0, []),  # its number is in the verdict
+        ((WORSE,), 1, ["against old.json: 1 worse", "1 more kernel in total"]),
+        ((WORSE, SAME), 0, []),
+        ((WORSE, SAME), 1, ["against old.json: 1 worse, 1 unchanged", "1 more kernel in total"]),
+        ((BETTER,), 0, ["against old.json: 1 better", "1 fewer kernel in total"]),
+    ],
+)
+def test_where_something_is_wrong_counts_and_sums_are_left_to_v(
+    found: tuple[ProfileComparison, ...], verbosity: int, told_of: list[str]
+) -> None:
+    told = lines(*found, verbosity=verbosity)
+    assert [line for line in told if line.startswith("against") or "in total" in line] == told_of
 
 
 @pytest.mark.parametrize(
@@ -153,14 +195,27 @@ def test_the_last_line_says_what_fails(
 
 
 def test_a_count_has_its_column_where_it_changed_and_what_has_none_a_line() -> None:
-    told = table(lines(row("a", peak_memory=(1e6, 2e6), launches=(4, 6))))
+    one = row("a", peak_memory=(1e6, 2e6), launches=(4, 6))
+    told = table(lines(one, verbosity=1))
     assert told[0].split() == ["kernels", "launches", "test"]
     assert told[3].strip() == "peak_memory 1 MB -> 2 MB (+100.0 %)"
+    rows = summary_of(run_compared(one)).rows
+    assert [column.key for column in columns_of(rows, verbose=False)] == ["kernels", "launches"]
 
 
 def test_what_follows_from_a_column_is_not_told_again() -> None:
-    found = row("a", kernels=(4, 5), launches=(4, 5), cuda_time=(100, 120), gpu_busy=(101, 121))
-    assert len(table(lines(found))) == 3
+    def told(change: Change, verbosity: int = 0) -> list[str]:
+        found = row(
+            "a", change,
+            kernels=(4, 5), launches=(4, 5), cuda_time=(100, 120), gpu_busy=(101, 121),
+        )  # fmt: skip
+        return table(lines(found, verbosity=verbosity))
+
+    assert len(told("worse", verbosity=1)) == 3
+    better = told("better")
+    assert better[0].split() == ["kernels", "GPU", "us", "change", "test"]
+    assert better[1] == "better"
+    assert better[4:] == ["    + elementwise [copy] x2 at train.py:31"]
 
 
 def test_a_latency_that_is_not_judged_is_no_change_of_a_row_that_is_the_same() -> None:
@@ -182,7 +237,10 @@ def test_each_earlier_run_has_its_value() -> None:
         name="kernels", baselines=(5, None, 4), current=6, change="worse", judged=True
     )
     one = ProfileComparison(source="run", test="t.py::a", change="worse", metrics=(delta,))
-    assert table(lines(one))[2].split() == ["✗", "5", "-", "4", "->", "6", "a"]
+    assert table(lines(one, verbosity=1))[1:] == [
+        "t.py",
+        "✗ 5 - 4 -> 6         5  a",
+    ]
 
 
 def test_what_fails_nothing_is_told_as_that() -> None:
@@ -196,7 +254,7 @@ def test_what_fails_nothing_is_told_as_that() -> None:
 def test_names_stay_whole_at_every_width(width: int) -> None:
     name = "test_it_is_one_launch[" + "-".join(f"form{i}" for i in range(20)) + "]"
     wide = row(name, kernels=(14, 16), syncs=(0, 100), memcpys=(1, 9), latency=(1, 2))
-    told = table(lines(wide, width=width))
+    told = table(lines(wide, width=width, verbosity=1))
     assert max(map(len, told)) <= width
     assert name.split("[")[0] in "".join(told)
     assert "form19]" in "".join(told)
@@ -214,7 +272,7 @@ def test_hostile_names_are_text() -> None:
         ),
         paired=Paired("undecided", "\x00"),
     )
-    told = lines(evil, encoding="ascii")
+    told = lines(evil, encoding="ascii", verbosity=1)
     assert all(line.isprintable() and line.isascii() for line in told)
     assert len(told) < 40
 

@@ -99,7 +99,7 @@ def test_an_assertion_is_told_with_the_pairs_that_it_was_judged_by() -> None:
 @pytest.mark.parametrize(
     ("reason", "conditions", "words"),
     [
-        ("interval", (), "the limit is inside the interval"),
+        ("interval", (), "too close to the limit to call"),
         ("disturbed", (CONTENDED, CONTENDED), "CONTENDED: other processes worked on this GPU (*"),
     ],
     ids=["interval", "disturbed"],
@@ -151,6 +151,6 @@ def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
     verdicts = (asserted("undecided", reason="interval"), asserted("passed"), asserted("failed"))
     lines = comparison_message(comparison(verdicts=verdicts)).splitlines()
     assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
-    assert lines[1].endswith("undecided, the limit is inside the interval")
+    assert lines[1].endswith("undecided, too close to the limit to call")
     assert lines[2].endswith("callable")
     assert lines[5:] == ["  ", "  to do: make the candidate faster, or lower the limit"]

@@ -65,11 +65,46 @@ def test_a_kept_limit_is_not_told() -> None:
 def test_of_an_exceeded_time_the_first_line_has_the_place_and_the_next_how_sure_it_is() -> None:
     kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP[:2]]
     slow = profile(kernels, [around("cuda_time", 200.0)])
-    assert message(slow, TEST, max_cuda_time="100us")[:4] == [
+    lines = message(slow, max_cuda_time="100us")
+    assert lines[:3] == [
         "max_cuda_time: 205.5us > 100.0us at mlp.py:31",
         "  +105.5 %, 99 % CI 201.0..210.0us, 12 rounds",
-        "  nvjet 256x128x64 TNT takes 10.0us",  # there is no room for it above
-        "  at test_mlp.py:31",
+        "  kernels (> takes longest):",
+    ]
+    assert lines[4].split()[:3] == [">", "1", "10.0"]
+    assert not any(" takes 10.0us" in line for line in lines)
+
+
+def test_a_line_whose_code_stands_below_is_not_in_the_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mlp.py").write_text("def f(h):\n    return h * 2 * 3\n")
+
+    def told(*sources: str) -> list[str]:
+        kernels = [kernel(MUL, "aten::mul", source=source) for source in sources]
+        return message(profile(kernels), max_kernels=1)
+
+    name = "vectorized_elementwise [mul]"
+    assert told("mlp.py:2", "mlp.py:2")[:3] == [
+        f"max_kernels: 2 > 1: {name} x2",
+        "  at mlp.py:2: return h * 2 * 3",
+        "  ",
+    ]
+    assert told("gone.py:2", "gone.py:2")[0] == f"max_kernels: 2 > 1 at gone.py:2: {name} x2"
+    one_known = told("mlp.py:2", "gone.py:7")
+    assert one_known[0] == f"max_kernels: 2 > 1 at mlp.py:2, gone.py:7: {name} x2"
+    assert one_known[1] == "  at mlp.py:2: return h * 2 * 3"
+    Path("four.py").write_text("a\nb\nc\nd\n")
+    three, four = ([f"four.py:{line}" for line in range(1, last + 1)] for last in (3, 4))
+    assert told(*three)[:4] == [
+        f"max_kernels: 3 > 1: {name} x3",
+        *("  at four.py:1: a", "  at four.py:2: b", "  at four.py:3: c"),
+    ]
+    # The fourth has no room below.
+    assert told(*four)[:5] == [
+        f"max_kernels: 4 > 1 at four.py:1, 2, 3, 4: {name} x4",
+        *("  at four.py:1: a", "  at four.py:2: b", "  at four.py:3: c", "  "),
     ]
 
 
@@ -104,7 +139,7 @@ def test_more_is_allowed_at_the_line_of_the_test_but_of_a_region_no_line_is_name
 def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
     lines = message(mlp(around("cuda_time", 100.0)), max_cuda_time="105us", max_kernels=1)
     assert lines[0] == "max_kernels: 5 > 1"
-    assert lines[1].endswith("undecided, the limit is inside the interval")
+    assert lines[1].endswith("undecided, too close to the limit to call")
 
 
 def test_a_disturbed_time_says_by_what() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 
 import pytest
 from gfm_pages import HOSTILE, Page, rendered
 
 from pytest_kernelprof.report.markdown import code, details, fence, line, tag_text, text
+
+INLINE = ("strong", "code", "span", "wbr")
 
 
 def seen(words: str) -> str:
@@ -25,6 +28,24 @@ def test_in_a_cell_it_is_seen_as_it_is(words: str, told: object) -> None:
     assert page.tables == [[["a", "b"], [seen(words), "end"], ["next", "row"]]]
     assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td", "code", "span"}
     assert not page.notified
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+@pytest.mark.parametrize("told", [text, code])
+def test_in_a_cell_a_long_name_may_break_and_is_seen_as_it_is(
+    words: str, told: Callable[[str], str]
+) -> None:
+    for long in (f"test_{'a_name::_of::' * 4}_{words}", f"{words}_{'a_name_' * 9}{words}"):
+        lines = ["| a | b |", "|---|--:|", f"| **{told(long)}** | end |"]
+        page = rendered("\n".join([*lines, "| next | row |"]))
+        assert page.tables == [[["a", "b"], [seen(long), "end"], ["next", "row"]]]
+        assert page.tags <= {*("table", "thead", "tbody", "tr", "th", "td"), *INLINE}
+        assert {"strong", "wbr"} <= page.tags
+        assert not page.notified
+        unbroken = re.split("<wbr>| ", told(long))
+        assert max(len(Page(one).text) for one in unbroken) < 40
+    is_long = re.search("[^ ]{33}", line(words))
+    assert ("<wbr>" in told(words)) == bool(is_long)
 
 
 @pytest.mark.parametrize("words", HOSTILE)

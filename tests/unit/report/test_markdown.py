@@ -1,15 +1,16 @@
-"""The Markdown of a run, as GitHub renders it: items, details, what is cut; hostile names."""
+"""The Markdown of a run, as GitHub renders it: the table of what needs a look, details, what is
+cut; hostile names."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
-from gfm_pages import HOSTILE, Page, rendered
+from gfm_pages import COLUMNS, HOSTILE, Page, rendered
 from records import (
     CPU,
     GELU,
@@ -17,17 +18,18 @@ from records import (
     LINEAR,
     MLP,
     MUL,
+    SLOW,
     calls_of,
     held_to,
     kernel,
     mlp,
+    of_ranks,
     profile,
     timed,
 )
 
 from pytest_kernelprof.kernel_names.short_names import kept_name
 from pytest_kernelprof.records.comparison import (
-    Change,
     KernelChange,
     KernelDiff,
     KernelSide,
@@ -45,7 +47,8 @@ from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
 ALLOWED_TAGS = {
-    *("h3", "h4", "br", "p", "strong", "code", "span", "sub"),
+    *("h3", "br", "p", "strong", "code", "span", "sub", "wbr"),
+    *("table", "thead", "tbody", "tr", "th", "td"),
     *("details", "summary", "b", "pre", "ul", "li"),
 }
 
@@ -77,7 +80,8 @@ UNDECIDED = Verdict(
     high=200.3,
     rounds=96,
 )
-WHY_UNDECIDED = "the limit is inside the interval: -0.3 %, 96 rounds"
+WHY_UNDECIDED = "too close to the limit to call: -0.3 %, 96 rounds"
+FEWER = "Launch fewer kernels (fuse them, torch.compile)"
 LOST = Verdict(limit="max_kernels", outcome="incomplete", why="17 of 18 launches have their kernel")
 
 
@@ -105,6 +109,11 @@ def broken(name: str = "test_mlp.py::test_broken", **more: object) -> Test:
 
 def page_of(*tests: Test, **more: object) -> Page:
     return rendered(markdown_of(Run(tests, **more)))  # type: ignore[arg-type]
+
+
+def commands_of(page: Page) -> list[str]:
+    """What commands do, which stand above details."""
+    return [one for one in page.texts("strong") if re.match(r"[A-Z].*:$", one)]
 
 
 MAIN = RunComparison(source="revision", name="main (abc1234)")
@@ -167,7 +176,7 @@ def test_a_run_that_was_ended_says_so() -> None:
     assert "Unfinished: tests may be missing: interrupted: @\u200cme <b>." in page.text
 
 
-def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
+def test_one_row_for_each_test_worst_first_with_what_is_wrong() -> None:
     page = page_of(
         Test("b/test_b.py::test_undecided", (mlp(verdicts=(KEPT, UNDECIDED)),)),
         Test(
@@ -179,64 +188,80 @@ def test_one_item_for_each_test_worst_first_with_what_is_wrong() -> None:
         broken("a/test_a.py::TestIt::test_broken[a-1]"),
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
-    items = [one.split(" / ") for one in page.items()]
-    assert [one[0] for one in items] == [
-        "❌ a/test_a.py max_kernels: 5 > 4 in TestIt::test_broken[a-1]",
-        "❌ b/test_b.py no number: 17 of 18 in test_lost",
-        "❌ a/test_a.py failed for another reason in test_fails",
-        "⚠️ b/test_b.py max_cuda_time undecided: 199.1..200.3us, limit 200.0us in test_undecided",
+    undecided = "max_cuda_time undecided: 199.1..200.3us, limit 200.0us in test_undecided"
+    assert page.tables == [
+        [
+            COLUMNS,
+            [
+                *("❌", "a/test_a.py", "max_kernels: 5 > 4 in TestIt::test_broken[a-1]"),
+                f"{FEWER} / If intended, allow max_kernels(5) at "
+                "a/test_a.py::TestIt::test_broken[a-1]",
+            ],
+            ["❌", "b/test_b.py", "no number: 17 of 18 in test_lost", "Run these tests alone"],
+            ["❌", "a/test_a.py", "failed for another reason in test_fails", ""],
+            [
+                *("⚠️", "b/test_b.py", undecided),
+                "Take more rounds / If it stays undecided, allow max_cuda_time('210us') "
+                "(5 % to spare) at b/test_b.py::test_undecided",
+            ],
+        ]
     ]
-    assert items[-1][1] == WHY_UNDECIDED
-    assert page.tables == []
+    assert page.items()[-1].split(" / ")[2] == WHY_UNDECIDED
     assert page.texts("h3")[0].startswith("❌ kernelprof: 1 of ")
 
 
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    head, causes, do, details, block, end, again, facts = found.split("\n\n")[1:]
-    name = "<code>test&#95;broken&#91;a&#124;1&#93;</code>"
-    assert head == f"#### ❌ `a/test_a.py` max_kernels: 5 > 4 in {name}"
+    table, again, details, causes, block, end, facts = found.split("\n\n")[1:]
+    what = "**max_kernels: 5&nbsp;>&nbsp;4** in <code>test&#95;broken&#91;a&#124;1&#93;</code>"
+    place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
+    todo = f"{FEWER}<br>If intended, allow `max_kernels(5)` at {place}"
+    assert table.split("\n") == [
+        *("| | where | what is wrong | to do |", "|:-:|---|---|---|"),
+        f"| ❌ | `a/test_a.py` | {what} | {todo} |",
+    ]
+    command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
+    assert again.split("\n") == ["**Run again:**", *command]
+    assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
+    assert details == "<details open><summary>What ran in <b>test_broken[a|1]</b></summary>"
     assert causes.split("\n") == [
         "- nvjet 256x128x64 TNT x3",
         "- vectorized_elementwise \\[gelu\\]",
         "- vectorized_elementwise \\[mul\\]",
     ]
-    place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
-    allow = f"If intended, allow `max_kernels(5)` at {place}."
-    assert do == f"**To do:** launch fewer kernels (fuse them, torch.compile).<br>{allow}"
-    assert details == "<details><summary>5 kernels</summary>"
     assert block.startswith("```text\n")
     assert block.endswith("\n```")
     assert end == "</details>"
-    command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
-    assert again.split("\n") == ["<br>**Run again:**", *command]
-    assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
     assert facts.startswith("<sub>NVIDIA H200, torch ")
 
 
-def test_an_entry_is_a_heading_with_all_of_it_below() -> None:
+def test_each_of_several_rows_has_its_details_below_the_commands() -> None:
     slow = msgspec.structs.replace(
         over(250, 200), limit="max_cuda_time", metric="cuda_time", unit="us"
     )
     one = Test("a/test_a.py::test_slow", (calls_of(1, verdicts=(slow,)),), outcome="failed")
-    page = markdown_of(Run((one, broken("b/test_b.py::test_broken"))))
-    page, _ = page.split("\n<br>**Run again:**\n```sh\npytest ")
-    heading, *entries = re.split(r"^#{3,4} ", page, flags=re.MULTILINE)[1:]
-    assert heading == "❌ kernelprof: 2 of 2 tests break a limit\n\n"
-    for entry, named, kernels in zip(
-        entries,
+    found = markdown_of(Run((one, broken("b/test_b.py::test_broken"))))
+    above, *below = found.split("\n<details>")
+    heading, table, again = above.rstrip("\n").split("\n\n")
+    assert heading == "### ❌ kernelprof: 2 of 2 tests break a limit"
+    _, _, *rows = table.split("\n")
+    for row, named in zip(
+        rows,
         (
-            "`a/test_a.py` max_cuda_time: 250.0us > 200.0us in `test_slow`",
-            "`b/test_b.py` max_kernels: 5 > 4 in `test_broken`",
+            "`a/test_a.py` | **max_cuda_time: 250.0us&nbsp;>&nbsp;200.0us** in `test_slow`",
+            "`b/test_b.py` | **max_kernels: 5&nbsp;>&nbsp;4** in `test_broken`",
         ),
-        ("1 kernel", "5 kernels"),
         strict=True,
     ):
-        head, _, do, unfolds, block, end = entry.rstrip("\n").split("\n\n")
-        assert head == f"❌ {named}"
-        assert do.startswith("**To do:** ")
-        assert unfolds == f"<details><summary>{kernels}</summary>"
+        assert row.startswith(f"| ❌ | {named} | ")
+        assert "<br>If intended, allow " in row
+    assert again.startswith("**Run again:**\n```sh\npytest ")
+    assert len(below) == 2
+    for details, name in zip(below, ("test_slow", "test_broken"), strict=True):
+        head, facts, block, end = details.partition("\n<sub>")[0].rstrip("\n").split("\n\n")
+        assert head == f"<summary>What ran in <b>{name}</b></summary>"
+        assert all(one.startswith("- ") for one in facts.split("\n"))
         assert block.startswith("```text\n")
         assert end == "</details>"
 
@@ -250,28 +275,33 @@ def test_one_cause_is_a_list_as_several_are() -> None:
         (copied, f"- copied 8 B: {names[0]}\n- {names[1]}"),
     ):
         test = Test("t.py::test_it", (calls_of(1, copies=tuple(copies), verdicts=(limit,)),))
-        _, _, causes, do, *_ = markdown_of(Run((test,))).split("\n\n")
+        found = markdown_of(Run((test,)))
+        (look,) = rendered(found).looks()
+        assert look.todo == "Copy less often"
+        causes = found.split("\n\n")[4]
         assert causes == told
-        assert do.startswith("**To do:** copy less often.<br>")
 
 
-def test_commands_stand_once_after_all_entries_before_the_facts() -> None:
+def test_commands_stand_once_below_the_table_before_all_details() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
-    page = page_of(broken("t.py::test_a"), broken("t.py::test_b"), new)
+    found = markdown_of(Run((broken("t.py::test_a"), broken("t.py::test_b"), new)))
+    page = rendered(found)
     accept = "To accept in a snapshot, if intended:"
-    assert page.texts("h4") == [one.partition(" / ")[0] for one in page.items()]
-    assert page.texts("strong")[-2:] == ["Run again:", accept]
-    assert page.raw_texts("pre")[-2:] == [
+    assert commands_of(page) == ["Run again:", accept]
+    assert page.raw_texts("pre")[:2] == [
         "pytest t.py::test_a t.py::test_b t.py::test_new\n",
         "pytest t.py::test_new --kernelprof-update\n",
     ]
-    entries, commands = page.text.split("Run again:")
-    assert "To do: " in entries
-    assert "To do: " not in commands
-    assert [one.count(accept) for one in (entries, commands)] == [0, 1]
-    end = page.text.rpartition("pytest t.py::test_new --kernelprof-update\n")[2]
-    assert end.strip() == page.texts("sub")[0]
+    heading, table, again, accepted, details, *_ = found.split("\n\n")
+    assert heading.startswith("### ")
+    assert table.startswith("| | where |")
+    assert again.startswith("**Run again:**\n```sh\n")
+    assert accepted.startswith(f"**{accept}**\n```sh\n")
+    assert details.startswith("<details>")
+    assert found.count(accept) == 1
+    assert " --kernelprof-update" not in table
+    assert "If intended, accept it in the snapshot |" in table
 
 
 def test_one_line_of_small_print_has_comparisons_notes_and_the_machine() -> None:
@@ -331,26 +361,30 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
-    head, names, todo, again, _ = markdown_of(Run(tuple(tests))).split("\n\n")[1:]
-    assert head == "#### ❌ `a/test_a.py` no (3 tests)"
-    assert names.split("\n") == [f"- test_{i * 200}" for i in "abc"]
-    assert todo == "**To do:** fix the error."
+    found = markdown_of(Run(tuple(tests)))
+    table, again, *_ = found.split("\n\n")[1:]
+    assert table.endswith("\n| ❌ | `a/test_a.py` | **no** (3 tests) |  |")
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
-    assert again.split("\n") == ["<br>**Run again:**", *block]
+    assert again.split("\n") == ["**Run again:**", *block]
 
 
-def test_below_the_items_one_command_stands_for_all_problems() -> None:
+def test_tests_with_equal_words_share_a_line() -> None:
+    tests = [Test(f"a/test_a.py::test_{i}", outcome="failed", why="no") for i in "abc"]
+    (fold,) = page_of(*tests).folds
+    assert (fold.title, fold.told) == ("3 tests", ["test_a, test_b, test_c"])
+
+
+def test_below_the_table_one_command_stands_for_all_problems() -> None:
     tests = [
         Test(f"t.py::test_{n}", (calls_of(n, verdicts=(over(n, 1),)),), outcome="failed")
         for n in (2, 3)
     ]
     tests.append(Test("t.py::test_fails", (mlp(),), outcome="failed"))
     page = page_of(*tests)
-    assert len(page.items()) == 2
+    assert len(page.looks()) == 2
     assert "run again" not in " ".join(page.items())
-    assert page.texts("h4") == [one.partition(" / ")[0] for one in page.items()]
-    assert [one for one in page.texts("strong") if one != "To do:"] == ["Run again:"]
+    assert commands_of(page) == ["Run again:"]
     (command,) = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
     assert command == "pytest t.py::test_2 t.py::test_3 t.py::test_fails\n"
 
@@ -359,34 +393,62 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
-    block, _ = page.raw_texts("pre")
+    _, block = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
     assert "vectorized_elementwise" not in block
-    assert page.texts("summary") == ["1 copy"]
+    assert page.texts("summary") == ["What ran in test_it"]
 
 
-def test_details_say_how_many_waits_copies_and_kernels_they_have() -> None:
+def test_details_have_the_waits_copies_and_kernels_that_limits_fail_by() -> None:
     wait = Wait("cudaStreamSynchronize", ("aten::item",), "t.py:7")
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
-    limit = msgspec.structs.replace(over(2, 0), limit="max_syncs", metric="syncs")
-    many = calls_of(1, waits=(wait, wait), copies=(copy, copy), verdicts=(limit,))
-    page = page_of(Test("t.py::test_it", (many,)))
-    assert page.texts("summary") == ["2 waits, 2 copies"]  # of which no kernel tells
-    many = msgspec.structs.replace(many, verdicts=(limit, over(1, 0)))
-    page = page_of(Test("t.py::test_it", (many,)))
-    assert page.texts("summary") == ["2 waits, 2 copies, 1 kernel"]
+    waits = msgspec.structs.replace(over(2, 0), limit="max_syncs", metric="syncs")
+    copies = msgspec.structs.replace(over(2, 0), limit="max_memcpys", metric="memcpys")
+    many = calls_of(1, waits=(wait, wait), copies=(copy, copy))
+    for verdicts, told in (
+        ((waits, copies), ["waits in", "copy"]),  # of which no kernel tells
+        ((waits, copies, over(1, 0)), ["waits in", "copy", "kernel"]),
+    ):
+        one = msgspec.structs.replace(many, verdicts=verdicts)
+        page = page_of(Test("t.py::test_it", (one,)))
+        assert page.texts("summary") == ["What ran in test_it"]
+        _, block = page.raw_texts("pre")
+        heads = [re.split(" {2,}", one) for one in re.findall("^ *# .*$", block, re.M)]
+        assert [next(name for name in head if name in told) for head in heads] == told
 
 
 def test_one_cause_in_many_tests_is_told_once() -> None:
     tests = [broken(f"t.py::test_{i}") for i in range(12)]
     page = page_of(*tests)
     (item,) = page.items()
-    head, *told = item.split(" / ")
+    head, _, names, *told = item.split(" / ")
     assert head == "❌ t.py max_kernels: 5 > 4 (12 tests)"
-    assert told[:4] == [f"test_{i}: max_kernels: 5 > 4" for i in range(4)]
-    assert told[4:6] == ["and 8 more", "nvjet 256x128x64 TNT x3"]
+    assert names == "test_0, test_1, test_2, test_3, and 8 more"
+    assert told[0] == "nvjet 256x128x64 TNT x3"
     assert item.count("nvjet 256x128x64 TNT x3") == 1
-    assert page.texts("summary") == [f"test_{i}: 5 kernels" for i in range(3)]
+    assert page.texts("summary") == ["What ran in 12 tests"]
+    assert told[-3:] == [f"test_{i}:" for i in range(3)]
+    _, *blocks = page.raw_texts("pre")
+    assert len(blocks) == 3
+
+
+def test_of_one_cause_each_test_that_has_other_words_says_them() -> None:
+    counts = {"a": 5, "b": 5, "c": 6}
+    tests = [
+        against_main(compared(f"t.py::test_{name}", 4, 5), over(count), outcome="failed")
+        for name, count in counts.items()
+    ]
+    (item,) = page_of(*tests, baselines=(MAIN,)).items()
+    told = item.split(" / ")
+    assert "test_a, test_b: max_kernels: 5 > 4 (was 4 in main)" in told
+    assert "test_c: max_kernels: 6 > 4 (was 4 in main)" in told
+
+
+def test_several_profiles_of_a_test_have_their_names_above_their_kernels() -> None:
+    profiles = tuple(mlp(label=label, verdicts=(over(),)) for label in ("cold", "warm"))
+    (fold,) = page_of(Test("t.py::test_it", profiles, outcome="failed")).folds
+    assert fold.title == "What ran in test_it [cold]"
+    assert fold.told[-2:] == ["test_it [cold]:", "test_it [warm]:"]
 
 
 def test_each_cause_of_a_test_is_told_once() -> None:
@@ -413,7 +475,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
     page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
     (item,) = page.items()
-    head, counts, *_ = item.split(" / ")
+    head, _, counts, *_ = item.split(" / ")
     assert head.endswith("added kernel: vectorized_elementwise [mul] in test_it")
     assert counts == "snapshot: kernels 4 -> 5, launches 4 -> 6"
     assert page.text.count("4 -> ") == 2
@@ -422,8 +484,8 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
 def test_details_unfold_with_the_kernels() -> None:
     lined = [msgspec.structs.replace(one, source="mlp.py:42") for one in MLP]
     page = page_of(Test("t.py::test_broken", (profile(lined, verdicts=(over(),)),)))
-    assert page.texts("summary") == ["5 kernels"]
-    block, _ = page.raw_texts("pre")
+    assert page.texts("summary") == ["What ran in test_broken"]
+    _, block = page.raw_texts("pre")
     legend, titles, *kernels = block.splitlines()
     assert legend == "  kernels (> launched most often):"
     assert titles.startswith("  #    us  kernel ")
@@ -436,8 +498,8 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
     (item,) = page.items()
-    assert item.split(" / ")[1] == "snapshot: kernels 4 -> 5"
-    block, _ = page.raw_texts("pre")
+    assert item.split(" / ")[2] == "snapshot: kernels 4 -> 5"
+    _, block = page.raw_texts("pre")
     assert block.splitlines()[0] == "  against the snapshot: + new"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
@@ -463,7 +525,7 @@ def test_signs_of_kernels_that_came_and_went_are_seen_in_a_list() -> None:
 
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
-    block, _ = page_of(test).raw_texts("pre")
+    _, block = page_of(test).raw_texts("pre")
     assert block.splitlines() == [
         "  against the snapshot: + new",
         "  kernel                        line       launched by",
@@ -485,30 +547,27 @@ def test_what_changed_against_a_revision() -> None:
         "t.py::test_new", 5, 5, paired=None, kernels=None, change="not compared", reason=why
     )
     page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
-    (facts,) = page.texts("sub")
+    (facts,) = page.texts("sub")  # that it is worse, the heading says
     assert facts.split(" / ") == [
-        "against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
-        "1 more and 2 fewer kernels; 3 calls timed (interleaved), margin 0 %, "
-        "their GPU time -2.4 %",
         f"not compared: t.py::test_new: {why}",
-        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles, all complete · 15 kernels",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles, all complete",
     ]
     assert f"{why.replace('@', '@' + chr(0x200C))}" in page.text
     wrong = "max_kernels: 5 > 4 (was 4 in main)"
     item, *_ = page.items()
     head = "❌ mlp.py:42 added kernel: vectorized_elementwise [mul] in test_broken"
-    assert item.startswith(f"{head} / {wrong} / ")
-    *_, intended, again = item.replace(" / / ", " / ").split(" / ")
-    assert intended == (
+    assert item == f"{head} / Remove the added kernel / {wrong}"
+    (look,) = page.looks()
+    assert look.intended == (
         "If intended, allow max_kernels(5) at t.py::test_broken, and run with "
-        "--kernelprof-warn-only (all tests only warn) until main has it."
+        "--kernelprof-warn-only (all tests only warn) until main has it"
     )
-    assert again == "Compare with main again:"
+    assert page.texts("strong")[-1] == "Compare with main again:"
     assert page.texts("li")[-1] == (
         "✅ t.py::test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
-    assert page.texts("summary") == ["5 kernels", "Also changed: 1 better"]
-    table, _ = page.raw_texts("pre")
+    assert page.texts("summary") == ["What ran in test_broken", "Also changed: 1 better"]
+    _, table = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
@@ -518,16 +577,17 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
     found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
-    item, *_ = page.items()
+    (item,) = page.items()
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % in test_it"
-    assert item.startswith(f"{head} / ")
-    assert "in 4 of 4 interleaved pairs (median ratio, medians 100.0us -> 110.0us)" in item
-    assert item.count("+10.0 %") == 2  # the verdict, and the pairs
-    assert page.texts("summary") == ["5 kernels"]
+    assert item == f"{head} / Undo the change"  # the heading has the share
+    assert page.text.count("+10.0 %") == 1
+    assert page.texts("summary") == ["What ran in test_it"]
+    _, block = page.raw_texts("pre")
+    assert block.startswith("against main (abc1234):\n")
 
 
 @pytest.mark.parametrize("change", ["worse", "undecided"])
-def test_a_margin_is_allowed_at_the_line_of_one_test(change: Change) -> None:
+def test_a_margin_is_allowed_at_the_line_of_one_test(change: Literal["worse", "undecided"]) -> None:
     pairs = tuple(TimedPair(None, 1.08, 12, 100.0, 108.0) for _ in range(4))
     times = Paired(change, "", 1.08, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=108.0)
 
@@ -535,12 +595,11 @@ def test_a_margin_is_allowed_at_the_line_of_one_test(change: Change) -> None:
         found = [compared(f"t.py::{one}", 5, 5, change=change, paired=times) for one in names]
         ends = "failed" if change == "worse" else "passed"
         tests = [against_main(one, outcome=ends, place=Place("t.py", 12)) for one in found]
-        item, *_ = page_of(*tests, baselines=(MAIN,)).items()
-        *_, told, again = item.replace(" / / ", " / ").split(" / ")
-        assert again.startswith("Compare with main again")
-        return told
+        page = page_of(*tests, baselines=(MAIN,))
+        assert any(one.startswith("Compare with main again") for one in page.texts("strong"))
+        return page.looks()[0].intended
 
-    end = " until main has it." if change == "worse" else "."
+    end = " until main has it" if change == "worse" else ""
     assert intended("test_a").endswith(f", allow kernelprof(margin='10%') at t.py:12{end}")
     if change == "worse":  # which is one problem of both; of undecided tests each is its own
         assert intended("test_a", "test_b").endswith(f", allow kernelprof(margin='10%'){end}")
@@ -553,35 +612,71 @@ def test_of_several_tests_a_limit_has_the_count_of_the_revision_beside_it() -> N
     ]
     (item,) = page_of(*tests, baselines=(MAIN,)).items()
     words = "max_kernels: 5 > 4 (was 4 in main)"
-    assert f" / test_a: {words} / test_b: {words} / " in item
+    assert f" / test_a, test_b: {words} / " in f"{item} / "
     assert "worse than main" not in item
 
 
-@pytest.mark.parametrize(
-    ("problems", "seen", "fold"),
-    [(7, 7, []), (8, 6, ["2 more problems"]), (17, 6, ["11 more problems"])],
-)
-def test_beyond_six_problems_all_others_are_in_one_fold_each_with_its_heading(
-    problems: int, seen: int, fold: list[str]
-) -> None:
-    tests = [at_lines(at, at, name=f"test_{at:02}").tests[0] for at in range(1, problems + 1)]
-    page = page_of(*tests)
+@pytest.mark.parametrize("problems", [1, 2, 17])
+def test_all_problems_are_rows_and_their_details_stand_one_below_the_other(problems: int) -> None:
+    numbers = range(1, problems + 1)
+    page = page_of(*(at_lines(at, at, name=f"test_{at:02}").tests[0] for at in numbers))
     assert page.unclosed == []
-    headings = [
-        f"❌ mlp.py:{at} max_kernels: 2 > 1 in test_{at:02}" for at in range(1, problems + 1)
+    assert [(one.where, one.what) for one in page.looks()] == [
+        (f"mlp.py:{at}", f"max_kernels: 2 > 1 in test_{at:02}") for at in numbers
     ]
-    assert page.texts("h4") == headings
-    assert [one.partition(" / ")[0] for one in page.items()] == headings[:seen]
-    details = ["2 kernels"]  # of each
-    assert page.texts("summary") == details * seen + fold + details * (problems - seen)
+    assert [(one.title, one.depth, one.opened) for one in page.folds] == [
+        (f"What ran in test_{at:02}", 0, problems == 1) for at in numbers
+    ]
 
 
-def test_where_no_further_problem_has_room_no_fold_promises_it() -> None:
-    tests = tuple(at_lines(at, at, name=f"test_{at:02}").tests[0] for at in range(1, 41))
-    found = [markdown_of(Run(tests), limit) for limit in range(1500, 5000, 250)]
-    promised = ["more problems" in told for told in found]
-    assert promised == [len(rendered(told).texts("h4")) > 6 for told in found]
-    assert (promised[0], promised[-1]) == (False, True)
+@pytest.mark.parametrize("problems", [1, 20])
+def test_a_problem_of_which_nothing_more_is_known_has_no_details(problems: int) -> None:
+    tests = [
+        Test(f"t.py::test_{at}", outcome="failed", why=f"no {at * 'x'}") for at in range(problems)
+    ]
+    page = page_of(*tests)
+    assert len(page.looks()) == problems
+    assert page.folds == []
+
+
+def test_details_without_a_fact_have_their_kernels_alone() -> None:
+    report = SnapshotReport(file="t.py", device="H", key="k", state="missing")
+    test = Test("t.py::test_it", (mlp(),), snapshot=report)
+    found = markdown_of(Run((test,)))
+    (fold,) = rendered(found).folds
+    assert (fold.title, fold.told) == ("What ran in test_it", [])
+    assert "</summary>\n\n```text\n" in found
+
+
+def test_details_without_kernels_have_their_facts_alone() -> None:
+    found = markdown_of(Run((Test("t.py::test_it", (mlp(verdicts=(UNDECIDED,)),)),)))
+    (fold,) = rendered(found).folds
+    assert (fold.title, fold.told) == ("test_it", [WHY_UNDECIDED])
+    assert "```text" not in found
+
+
+EXPOSED = msgspec.structs.replace(
+    over(40, 30), limit="max_exposed_comm", metric="exposed_comm", unit="us"
+)
+
+
+@pytest.mark.parametrize(("tests", "tables"), [(1, 1), (2, 2), (5, 3)])
+@pytest.mark.parametrize(("verdict", "ranks"), [(over(3, 2), False), (EXPOSED, True)])
+def test_of_a_time_the_ranks_stand_below_the_kernels_of_each_test(
+    tests: int, tables: int, verdict: Verdict, ranks: bool
+) -> None:
+    profiles = [msgspec.structs.replace(of_ranks(*SLOW), verdicts=(verdict,)) for _ in range(tests)]
+    names = [f"test_{at}" for at in range(tests)]
+    page = page_of(*(Test(f"t.py::{n}", (p,)) for n, p in zip(names, profiles, strict=True)))
+    (fold,) = page.folds
+    _, *blocks = page.raw_texts("pre")
+    assert len(blocks) == tables
+    for block in blocks:
+        kernels, _, table = block.partition("\n\n")
+        assert kernels.lstrip().startswith("kernels of rank 0")
+        assert table.lstrip().startswith("rank ") is ranks
+    named = [one for one in fold.told if re.fullmatch(r"test_\d:", one)]
+    assert named == [f"{name}:" for name in names[: tables * (tests > 1)]]
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
@@ -618,11 +713,58 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
+    assert [len(one) for one in page.tables[0]] == [4, 4]
+    (look,) = page.looks()
+    assert look.sign == "❌"
+    assert line(f"{name}.py") in look.where or len(name) > 20
+    assert look.todo == "Remove the added kernel"
+    assert look.intended.startswith("If intended, allow max_kernels(2")
     *_, listed = page.texts("li")
     assert listed.startswith("✅ ")
     assert line(f"test_less[{name}]") in listed or len(name) > 20
     (item,) = page.items()
     assert line(f"test_it[{name}]") in item or len(name) > 20
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_not_break_the_table(name: str) -> None:
+    """Also where they are all of a cell, and in details of several tests."""
+    crash = Test(f"t.py::test_a[{name}]", outcome="failed", why=f"KeyError: {name}")
+    tests = [broken(f"t.py::test_{one}[{name}]") for one in "bc"]
+    end = Test("u.py::test_end", outcome="failed", why="no")
+    page = page_of(crash, *tests, end)
+    assert page.tags <= ALLOWED_TAGS
+    assert page.unclosed == []
+    assert not page.notified
+    (table,) = page.tables
+    assert [len(one) for one in table] == [4] * 4
+    several, first, last = page.looks()
+    assert (several.sign, several.what) == ("❌", "max_kernels: 5 > 4 (2 tests)")
+    assert (several.todo, several.intended) == (FEWER, "If intended, allow max_kernels(5)")
+    assert last == ("❌", "u.py", "no in test_end", "", (), "")
+    assert (first.sign, first.where, first.todo) == ("❌", "t.py", "")
+    named = line(f"test_a[{name}]")
+    assert first.what.startswith("KeyError: ") or not name
+    assert first.what.endswith(f" in {named}")
+    (_, fold), *_ = page.details()
+    assert fold is not None
+    assert fold.title == "What ran in 2 tests"
+    assert fold.told[0] == line(f"test_b[{name}], test_c[{name}]")
+    for one, told in zip("bc", fold.told[-2:], strict=True):
+        assert told == f"{line(f'test_{one}[{name}]')}:"
+
+
+def test_long_names_in_the_table_may_break_where_their_words_end() -> None:
+    name = f"test_{'of_a_long_name_' * 5}"
+    run = at_lines(7, 7, file=f"{'some_long_module_name_' * 2}.py", name=name)
+    found = markdown_of(run)
+    row = next(one for one in found.splitlines() if one.startswith("| ❌ |"))
+    words = [one for cell in row.split(" | ") for one in re.split("<wbr>| ", cell)]
+    assert max(len(Page(one).text) for one in words) <= 33
+    (look,) = rendered(found).looks()
+    assert look.where == f"{'some_long_module_name_' * 2}.py:7"
+    assert look.what == f"max_kernels: 2 > 1 in {name}"
+    assert "<wbr>" not in markdown_of(at_lines(7, 7))
 
 
 @pytest.mark.bulk
@@ -670,11 +812,11 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     assert page.unclosed == []
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
-    *_, command = page.raw_texts("pre")  # of all tests, also those that are left out
+    command, *_ = page.raw_texts("pre")  # of all tests, also those that are left out
     named = "t.py" if tests > 8 else " ".join(f"t.py::test_{i:04}" for i in range(tests))
     assert command == f"pytest {named} --kernelprof-against=main\n"
     if " task" in told:  # then nothing that matters less is there
-        assert page.texts("summary") == [f"{tests - 6:,} more problems"]
+        assert page.folds == []
     shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.items()) if one]
     assert shown == [f"test_{i:04}" for i in range(len(shown))]
     assert len(shown) >= 3
@@ -693,7 +835,7 @@ def test_a_cause_does_not_repeat_what_stands_beside_it() -> None:
     copied = mlp(copies=(copy,), verdicts=(exceeded,))
     page = page_of(Test("t.py::test_it", (copied,), outcome="failed"))
     (item,) = page.items()
-    assert item.count("max_memcpys(d2h)") == 1
+    assert item.count("max_memcpys") == 1
     assert item.count("copied 4 B: Memcpy DtoH (Device -> Pageable)") == 1
     assert item.startswith("❌ t.py max_memcpys(d2h): 1 > 0 in test_it / ")
 
@@ -719,33 +861,42 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def item_of(run: Run) -> list[str]:
-    """The heading, paragraphs and lists of the one item."""
+def parts_of(run: Run) -> tuple[list[str], list[str]]:
+    """The cells of the one row, and what stands in its details before the kernels."""
     told = markdown_of(run, link=linked).split("\n\n")
-    assert [one.startswith("#### ❌ ") for one in told[:3]] == [False, True, False]
-    return told[1 : next(at for at, one in enumerate(told) if one.startswith("<details>"))]
+    row = told[1].split("\n")[2]
+    assert row.startswith("| ❌ | ")
+    begin = next(at for at, one in enumerate(told) if one.startswith("<details open>"))
+    end = next(at for at, one in enumerate(told) if one.startswith("```text\n"))
+    return row[2:-2].split(" | ")[1:], told[begin + 1 : end]
 
 
 @pytest.mark.parametrize(
     ("lines", "link"),
     [
-        ((21, 21), "[`mlp.py:21`](https://x/mlp.py#L21) "),
-        ((21, 22), "[`mlp.py:21, 22`](https://x/mlp.py#L21-L22) "),
-        ((21, 29, 25), "[`mlp.py:21, 29, 25`](https://x/mlp.py#L21-L29) "),  # to the last
-        ((22, 21), "[`mlp.py:22, 21`](https://x/mlp.py#L22) "),  # it begins elsewhere
+        ((21, 21), "[mlp.py:21](https://x/mlp.py#L21)"),
+        ((21, 22), "[mlp.py:21,&nbsp;22](https://x/mlp.py#L21-L22)"),
+        ((21, 29, 25), "[mlp.py:21,&nbsp;29,&nbsp;25](https://x/mlp.py#L21-L29)"),  # to the last
+        ((22, 21), "[mlp.py:22,&nbsp;21](https://x/mlp.py#L22)"),  # it begins elsewhere
     ],
 )
 def test_several_lines_lead_to_all_of_them(lines: tuple[int, ...], link: str) -> None:
-    head, *_ = item_of(at_lines(*lines))
-    assert head.startswith(f"#### ❌ {link}max_kernels: ")
+    (where, what, _), _ = parts_of(at_lines(*lines))
+    assert where == link
+    assert what.startswith("**max_kernels: ")
 
 
-def test_places_of_causes_and_advice_are_code_and_lead_to_lines_that_have_an_address() -> None:
+def test_lines_without_an_address_are_code() -> None:
+    (where, *_), _ = parts_of(at_lines(21, 22, file="other.py"))
+    assert where == "`other.py:21, 22`"
+
+
+def test_places_of_causes_and_advice_lead_to_lines_that_have_an_address_and_else_are_code() -> None:
     kernels = [kernel(MUL, "aten::mul", source="mlp.py:21")] * 2
     kernels += [kernel(GELU, "aten::gelu", source="other.py:25")]
     broken = profile(kernels, verdicts=(over(3, 1),), place=CALL)
     for place, allowed_at in (
-        (Place("mlp.py", 9), "[`mlp.py:9`](https://x/mlp.py#L9)"),
+        (Place("mlp.py", 9), "[mlp.py:9](https://x/mlp.py#L9)"),
         (Place("test_mlp.py", 9), "`test_mlp.py:9`"),
     ):
         test = Test(
@@ -755,13 +906,13 @@ def test_places_of_causes_and_advice_are_code_and_lead_to_lines_that_have_an_add
             limits=("max_kernels",),
             place=place,
         )
-        _, causes, do = item_of(Run((test,)))
-        line = "[`mlp.py:21`](https://x/mlp.py#L21)"
+        (*_, todo), (causes,) = parts_of(Run((test,)))
+        line = "[mlp.py:21](https://x/mlp.py#L21)"
         assert causes.split("\n") == [
             f"- vectorized_elementwise \\[mul\\] x2 at {line}, launched most often",
             "- vectorized_elementwise \\[gelu\\] at `other.py:25`",
         ]
-        assert do.endswith(f"<br>If intended, allow `max_kernels(3)` at {allowed_at}.")
+        assert todo == f"{FEWER}<br>If intended, allow `max_kernels(3)` at {allowed_at}"
 
 
 def test_a_line_of_two_files_of_one_name_leads_to_neither() -> None:
@@ -769,7 +920,7 @@ def test_a_line_of_two_files_of_one_name_leads_to_neither() -> None:
     kernels += [kernel(GELU, "aten::gelu", source="a/m.py:25")]
     test = Test("t.py::test_it", (profile(kernels, verdicts=(over(3, 1),)),), outcome="failed")
     found = markdown_of(Run((test,)), link=lambda place: f"https://x/{place.file}#L{place.line}")
-    assert "[`m.py:25`](https://x/a/m.py#L25)" in found
+    assert "[m.py:25](https://x/a/m.py#L25)" in found
     causes = [line for line in found.splitlines() if line.startswith("- ")]
     assert [line for line in causes if "m.py:21" in line]
     assert not [line for line in causes if "#L21" in line]
@@ -777,27 +928,41 @@ def test_a_line_of_two_files_of_one_name_leads_to_neither() -> None:
 
 @pytest.mark.usefixtures("sources")
 def test_the_code_of_lines_is_shown_where_they_have_an_address_of_several_with_numbers() -> None:
-    begin, end, code = "```python", "```", ["21  x21 = 'mlp.py'", "22  x22 = 'mlp.py'"]
     excess = "vectorized_elementwise \\[mul\\]"
-    _, one, fact, do = item_of(at_lines(21, 21))
-    assert (one.split("\n"), fact) == ([begin, "x21 = 'mlp.py'", end], f"- {excess} x2")
-    assert do.startswith("**To do:** ")
-    _, two, fact, do = item_of(at_lines(21, 22))
-    assert (two.split("\n"), fact) == ([begin, *code, end], f"- {excess} x2")
-    assert do.startswith("**To do:** ")
-    _, three, fact, do = item_of(at_lines(21, 22, 23, 24))
-    assert three.split("\n") == [begin, *code, "23  x23 = 'mlp.py'", end]
-    assert fact == f"- {excess} x4"
-    assert do.startswith("**To do:** ")
-    assert rendered(two).raw_texts("pre") == ["".join(f"{line}\n" for line in code)]
+    for lines, shown in (
+        ((21, 21), ["`x21 = 'mlp.py'`"]),
+        ((21, 22), ["21: `x21 = 'mlp.py'`", "22: `x22 = 'mlp.py'`"]),
+        ((21, 22, 23, 24), [f"{at}: `x{at} = 'mlp.py'`" for at in (21, 22, 23)]),
+    ):
+        (_, what, _), facts = parts_of(at_lines(*lines))
+        wrong = f"**max_kernels: {len(lines)}&nbsp;>&nbsp;1** in `test_it`"
+        assert what.split("<br>") == [wrong, *shown]
+        assert facts == [f"- {excess} x{len(lines)}"]
+        page = rendered(markdown_of(at_lines(*lines), link=linked))
+        (look,) = page.looks()
+        assert look.code == tuple(one.replace("`", "") for one in shown)
+        assert page.unclosed == []
     assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))
-    head, *other = item_of(at_lines(21, 22, file="other.py"))
-    assert "`other.py:21, 22`" in head
-    assert " = 'other.py'" not in "\n".join(other)
+    assert " = 'other.py'" not in markdown_of(at_lines(21, 22, file="other.py"), link=linked)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_code_is_seen_as_it_is_and_does_not_break_the_table(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = f"x = 1  # {' '.join(name.split())}.".encode(errors="replace").decode()
+    (tmp_path / "mlp.py").write_text(f"\n{code}\n", encoding="utf-8")
+    page = rendered(markdown_of(at_lines(2, 2), link=linked))
+    assert page.tags <= {*ALLOWED_TAGS, "a"}
+    assert page.unclosed == []
+    assert not page.notified
+    (look,) = page.looks()
+    assert look.code == (line(code),)
 
 
 @pytest.mark.usefixtures("sources")
 def test_the_line_of_the_call_is_not_shown() -> None:
     call = Place("mlp.py", 3)
-    assert "x3 =" not in "\n".join(item_of(at_lines(3, 3, call=call)))
-    assert "x4 =" in "\n".join(item_of(at_lines(4, 4, call=call)))
+    assert "x3 =" not in markdown_of(at_lines(3, 3, call=call), link=linked)
+    assert "x4 =" in markdown_of(at_lines(4, 4, call=call), link=linked)

@@ -45,7 +45,7 @@ def run_of(profile: Profile) -> Run:
     return unpack(codec.decode(codec.encode(pack(run)), Document))
 
 
-def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
+def test_of_a_time_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
     lines = failure_message(judged(of_ranks(*SLOW), max_kernels=2)).splitlines()
     assert lines[:3] == [
         "max_kernels: 3 > 2 on rank 1",
@@ -53,6 +53,9 @@ def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
         "  kernels of rank 1 (> only on rank 1):",
     ]
     assert [line[:3] for line in lines[4:7]] == ["  1", "> 2", "  3"]
+    assert not any(line.strip() in TABLE for line in lines)  # of counts alone
+    lines = failure_message(judged(of_ranks(*SLOW), max_exposed_comm="30us")).splitlines()
+    assert lines[0].startswith("max_exposed_comm: 40.0us > 30.0us on rank 0")
     at = next(i for i, line in enumerate(lines) if line.strip() == TABLE[0])
     assert [line.strip() for line in lines[at : at + 4]] == TABLE
     told = " ".join(line.strip() for line in lines[at + 4 :])
@@ -69,7 +72,7 @@ def test_a_failure_names_all_ranks_the_worst_first() -> None:
 
 def test_the_terminal_has_the_table_below_the_row() -> None:
     digest = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
-    told = [plain(line) for line in report_lines(digest, Style(100))]
+    told = [plain(line) for line in report_lines(digest, Style(100, verbosity=1))]
     assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
     assert told[1:4] == [
         "",
@@ -78,18 +81,26 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     ]
     assert any("test_step (rank 1)" in one for one in told[3:])
     assert any(one.strip().startswith("Rank 1 comes last to 1 of 1") for one in told)
-    all_told = [plain(line) for line in report_lines(digest, Style(100, verbosity=1))]
-    assert any("100.0us on the GPU and 80.0us communicating" in one for one in all_told)
+    assert any("100.0us on the GPU and 80.0us communicating" in one for one in told)
 
 
-@pytest.mark.parametrize("limits", [{"max_kernels": 2}, {"max_kernels": 9}], ids=str)
-def test_markdown_unfolds_it_also_where_all_is_well(limits: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("limits", "wrong"),
+    [
+        ({"max_kernels": 9, "max_exposed_comm": "1s"}, ""),
+        ({"max_kernels": 2}, "max_kernels: 3&nbsp;>&nbsp;2 on rank 1"),
+        ({"max_exposed_comm": "30us"}, "max_exposed_comm: 40.0us&nbsp;>&nbsp;30.0us on rank 0"),
+    ],
+    ids=str,
+)
+def test_markdown_has_it_where_a_time_is_in_question(limits: dict[str, Any], wrong: str) -> None:
     told = markdown_of(run_of(judged(of_ranks(*SLOW), **limits)))
-    assert "<summary><b>test_step</b>: 2 ranks</summary>" in told
-    assert "\n".join(["```text", *TABLE[:1]]) in told
-    assert set(TABLE) <= {one.strip() for one in told.splitlines()}
-    assert "Rank 1 comes last to 1 of 1 collectives" in told
-    assert ("3 > 2 on rank 1" in told) == (limits["max_kernels"] == 2)
+    lines = {one.strip() for one in told.splitlines()}
+    assert wrong in told
+    assert ("<summary>What ran in <b>test_step</b></summary>" in told) == bool(wrong)
+    is_time = wrong.startswith("max_exposed_comm")
+    assert lines & set(TABLE) == (set(TABLE) if is_time else set())
+    assert ("Rank 1 comes last to 1 of 1 collectives" in told) == is_time
 
 
 def test_the_page_has_a_section_for_it() -> None:
@@ -119,8 +130,10 @@ def test_what_makes_no_sense_in_a_file_is_told_without_it(wrong: dict[str, Any])
     first, other = of_ranks(*SLOW).ranks
     (met,) = first.collectives
     odd = replace(first, collectives=(replace(met, **wrong),), other_ranks=(other,))
-    told = report_lines(summary_of(run_of(judged(odd, max_exposed_comm="1us"))), Style(100))
-    assert any("max_exposed_comm: " in plain(line) for line in told)
+    digest = summary_of(run_of(judged(odd, max_exposed_comm="1us")))
+    told = [plain(line) for line in report_lines(digest, Style(100, verbosity=1))]
+    assert any("max_exposed_comm: " in line for line in told)
+    assert any(line.endswith("  test") for line in told)
 
 
 def test_little_waiting_names_nobody() -> None:

@@ -124,12 +124,12 @@ def test_a_time_says_how_far_how_sure_and_of_how_many_rounds(verdict: Verdict, l
 @pytest.mark.parametrize(
     ("reason", "doubt", "words"),
     [
-        ("interval", "", "the limit is inside the interval"),
+        ("interval", "", "too close to the limit to call"),
         ("alike", "", "neighbouring rounds are too alike"),
         ("second look", "", "the second look does not confirm it"),
         ("disturbed", "", "the GPU was disturbed"),
         ("disturbed", "CONTENDED: by pid 7", "CONTENDED: by pid 7"),
-        ("interval", "CONTENDED: by pid 7", "the limit is inside the interval"),
+        ("interval", "CONTENDED: by pid 7", "too close to the limit to call"),
     ],
 )
 def test_an_undecided_time_says_why(reason: Any, doubt: str, words: str) -> None:

@@ -89,6 +89,8 @@ def test_the_limit_that_is_advised_can_be_written_and_would_hold(
         measured=measured, **more,
     )  # fmt: skip
     told = intended_words([verdict]).removeprefix("if intended, allow ")
+    told, spare, _ = told.partition(" (5 % to spare)")
+    assert bool(spare) == (unit == "us")
     call = ast.parse(told, mode="eval").body
     assert isinstance(call, ast.Call)
     keywords = {one.arg or "": ast.literal_eval(one.value) for one in call.keywords}
@@ -241,8 +243,73 @@ def test_of_several_tests_it_is_told_what_is_wrong_with_each(
     tests = tuple(over_by(20 - i, 7, 7, 7, 7, name=f"test_{i}") for i in range(number))
     (task,) = tasks_of(summary_of(Run(tests)).problems)
     assert task.test == f"{number} tests"
-    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(min(number, 4))]
-    assert task.facts == ("k x4", *each, *more)
+    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(1, min(number, 4))]
+    assert task.what == "max_kernels: 20 > 3"
+    assert task.facts == ("k x4", "test_0", *each, *more)
+
+
+def test_tests_with_equal_words_share_a_line_and_those_of_the_heading_are_names() -> None:
+    tests = [over_by(5 - i // 2, 7, 7, 7, 7, name=f"test_{i}") for i in range(4)]
+    (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
+    assert (task.what, task.test) == ("max_kernels: 5 > 3", "4 tests")
+    assert task.facts == ("k x4", "test_0, test_1", "test_2, test_3: max_kernels: 4 > 3")
+
+
+@pytest.mark.parametrize(
+    ("number", "names"),
+    [
+        (2, "test_0, test_1"),
+        (4, "test_0, test_1, test_2, test_3"),
+        (40, "test_0, test_1, test_2, test_3, and 36 more"),
+    ],
+)
+def test_of_many_tests_with_equal_words_four_are_named(number: int, names: str) -> None:
+    tests = [over_by(4, 7, 7, 7, 7, name=f"test_{i}") for i in range(number)]
+    (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
+    assert task.facts == ("k x4", names)
+
+
+def test_of_many_groups_with_equal_words_four_are_told_and_the_tests_of_the_others_counted() -> (
+    None
+):
+    tests = [over_by(11 - i // 2, 7, 7, 7, 7, name=f"test_{i}") for i in range(14)]
+    (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
+    assert (task.what, task.test) == ("max_kernels: 11 > 3", "14 tests")
+    assert task.facts == (
+        "k x4",
+        "test_0, test_1",
+        "test_2, test_3: max_kernels: 10 > 3",
+        "test_4, test_5: max_kernels: 9 > 3",
+        "test_6, test_7: max_kernels: 8 > 3",
+        "and 6 more",
+    )
+
+
+def test_names_of_folded_parametrisations_count_as_the_tests_that_they_stand_for() -> None:
+    names = [f"test_{letter}[{i}]" for letter in "abcdef" for i in range(8)]
+    folded = [f"test_{letter}[0] and 7 more" for letter in "abcd"]
+    alike = [over_by(4, 7, 7, 7, 7, name=name) for name in names]
+    (task,) = tasks_of(summary_of(Run(tuple(alike))).problems)
+    assert task.facts == ("k x4", f"{', '.join(folded)}, and 16 more")
+    each = [over_by(20 - i // 8, 7, 7, 7, 7, name=name) for i, name in enumerate(names)]
+    (task,) = tasks_of(summary_of(Run(tuple(each))).problems)
+    told = [f"{name}: max_kernels: {20 - i} > 3" for i, name in enumerate(folded)]
+    assert task.facts == ("k x4", folded[0], *told[1:], "and 16 more")
+
+
+def test_where_two_limits_are_broken_tests_with_the_words_of_the_heading_are_names_too() -> None:
+    def over_both(measured: int, name: str) -> Test:
+        test = over_by(measured, 7, 7, 7, 7, name=name)
+        (taken,) = test.profiles
+        (kernels,) = taken.verdicts
+        launches = replace(kernels, limit="max_launches", metric="launches")
+        return replace(test, profiles=(replace(taken, verdicts=(kernels, launches)),))
+
+    tests = [over_both(5 - i // 2, f"test_{i}") for i in range(4)]
+    (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
+    assert task.what == "max_kernels: 5 > 3, max_launches: 5 > 3"
+    others = "test_2, test_3: max_kernels: 4 > 3; max_launches: 4 > 3"
+    assert task.facts == ("k x4", "test_0, test_1", others)
 
 
 def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
@@ -269,8 +336,8 @@ def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
             "write max_kernels(3) or max_kernels(n=3) (see docs/reference.md#markers)",
             (),
         ),
-        ("OddError: no. Write 3", "fix the error", ("Write 3",)),
-        ("ValueError: no such layer", "fix the error", ()),
+        ("OddError: no. Write 3", "", ("Write 3",)),
+        ("ValueError: no such layer", "", ()),
     ],
 )
 def test_the_hint_of_an_error_of_ours_is_what_to_do_and_is_not_repeated(

@@ -206,14 +206,14 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
-        "GPU time +8.0 % in 4 of 4 interleaved pairs (median ratio, medians 100.0us -> 108.0us)"
+        "GPU time +8.0 % in 4 of 4 interleaved pairs (medians 100.0us -> 108.0us)"
     ]
     assert digest.sentence == "1 of 1 test is worse than main (abc)."
 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    pairs = "4 interleaved pairs (median ratio, medians 100.0us -> 108.0us)"
+    pairs = "4 interleaved pairs (medians 100.0us -> 108.0us)"
     told = f"GPU time +8.0 % in {pairs}; undecided, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
@@ -256,7 +256,7 @@ def test_of_an_undecided_limit_the_interval_is_told_or_else_the_value(
     [
         (
             {"reason": "interval", "low": 198.4, "high": 201.6, "rounds": 12},
-            "the limit is inside the interval: +0.0 %, 12 rounds",
+            "too close to the limit to call: +0.0 %, 12 rounds",
         ),
         (
             {"reason": "alike", "rounds": 12},

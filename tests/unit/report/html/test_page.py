@@ -151,7 +151,7 @@ def test_where_it_broke_lines_that_have_an_address_are_shown_as_code(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("reference_mlp.py").write_text("".join(f"x{i} = {i} < 2\n" for i in range(1, 60)))
-    code = '<code class="line">x40 = 40 &lt; 2</code>'
+    code = '<code class="line">40  x40 = 40 &lt; 2</code>'
     assert code not in html_of(ONE)
     assert html_of(ONE, lambda place: f"https://x/{place.file}").count(code) == 1
 
