@@ -331,8 +331,13 @@ def test_what_a_test_puts_in_place_of_threads_is_not_asked(
 
 
 HEARS = """
-def read(fd): return os.read(fd, 1)
-def handle(sent): handled.wait()
+def read(fd):
+    reading.set()
+    return os.read(fd, 1)
+def handle(sent):
+    reading.clear()
+    at_a_message.set()
+    handled.wait()
 def {name}():
     while sent := read(fd):
         handle(sent)
@@ -350,14 +355,15 @@ def test_the_thread_that_hears_the_controller_of_xdist_works_for_no_call(
     """It may be at a message as the call begins, and wait for the next one as it ends. ``--tx
     popen//python=...`` sends a worker the source of execnet, which then has no file."""
     reads, writes = os.pipe()
-    handled = threading.Event()
+    handled, at_a_message, reading = (threading.Event() for _ in range(3))
     names = {"os": os, "fd": reads, "handled": handled}
+    names |= {"at_a_message": at_a_message, "reading": reading}
     source = HEARS.format(name=name)
     exec(compile(source, file, "exec"), names)
     os.write(writes, b".")
     starts(names[name])  # type: ignore[arg-type]
-    time.sleep(0.05)
+    assert at_a_message.wait(10)
     try:
-        assert left(lambda: (handled.set(), time.sleep(0.05))) == words
+        assert left(lambda: (handled.set(), reading.wait(10))) == words
     finally:
         os.close(writes)
