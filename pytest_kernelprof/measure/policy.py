@@ -313,6 +313,14 @@ def kept_throttled(history: Sequence[Shown]) -> int:
     return sum(_rounds_of(one) for one in kept if one.throttled)
 
 
+def lacks_rounds(plan: Plan, history: Sequence[Shown]) -> bool:
+    """Whether rounds that should follow a first session of few stayed incomplete: two of them say
+    nothing of a time."""
+    batches, wanted = _batches(history, ProfileRounds), min(plan.rounds, TIMED_ROUNDS)
+    is_short = len(batches) > 1 and _taken(history, ProfileRounds) < wanted
+    return is_short and not all(one[-1].complete for one in batches)
+
+
 def more_pairs(taken: int, *, decided: bool, disturbed: bool) -> int:
     """Return how many more pairs a comparison takes; none on a disturbed GPU, which more pairs
     would not make quiet."""

@@ -37,6 +37,9 @@ from pytest_kernelprof.trace.integrity import left_words
 
 JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
+_OF_ROUNDS = [n for n, one in METRICS.items() if one.kind == "timed" and "profiled" in one.sources]
+"""The times that profiled rounds tell."""
+
 
 class Measurement(NamedTuple):
     """A profile, and what is left from taking it.
@@ -252,6 +255,8 @@ class Run:
             noted["host_timings"] = reduce(HostTimings.followed_by, self._timings.values())
         if self._later_sessions:
             noted["more_rounds"] = _joined(list(self._later_sessions.values()))
+        if policy.lacks_rounds(self.plan, self._history):
+            noted["no_times"] = dict.fromkeys(_OF_ROUNDS, "further rounds stayed incomplete")
         return _ignoring(self.plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:

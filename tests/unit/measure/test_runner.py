@@ -544,6 +544,26 @@ def test_only_the_try_of_a_further_batch_that_stands_joins_the_first(
     assert profile.conditions.discarded_rounds == discarded
 
 
+@pytest.mark.parametrize(("rest", "known"), [([None], True), ([LOST, LOST, LOST], False)])
+def test_two_rounds_of_a_long_call_tell_no_time_where_the_others_stay_incomplete(
+    rest: list[Integrity | None], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter([None, *rest])
+
+    def session(_: object, rounds: int, *__: object, **___: object) -> sessions.Taken:
+        found = recorded_session("memory", next(taken))
+        few = msgspec.structs.replace(found.recording, rounds=2 if rounds == 12 else rounds)
+        noted = replace(found.reading.trace, recording=few)
+        return found._replace(reading=replace(found.reading, trace=noted))
+
+    monkeypatch.setattr(sessions, "profile_rounds", session)
+    profile = finished(a_run(Plan("cuda", rounds=12, sample_on=True))).profile
+    assert next(taken, "none left") == "none left"
+    time, kernels = profile.metrics["cuda_time"], profile.metrics["kernels"]
+    assert (time.value is not None, kernels.value is not None) == (known, True)
+    assert time.why == ("" if known else "further rounds stayed incomplete")
+
+
 def test_the_profile_is_of_the_last_try_and_tells_of_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
