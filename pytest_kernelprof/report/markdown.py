@@ -185,9 +185,9 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
 
 
 def _change_of(one: Row) -> list[str]:
-    sign, words = _SIGNS[MARKS[one.told].tone], change_words(one).removeprefix(f"{one.name}: ")
-    named = "::".join(filter(None, (os.path.basename(one.file), one.name)))
-    return [f"- {sign} {code(named)}: {text(words, _LONGEST_NOTE)}"]
+    sign, named = _SIGNS[MARKS[one.told].tone], (os.path.basename(one.file), one.name)
+    named_in_code = code("::".join(filter(None, named)))
+    return [f"- {sign} {named_in_code}: {text(change_words(one), _LONGEST_NOTE)}"]
 
 
 def _linked(words: str, places: Sequence[Place], link: Link) -> str:

@@ -107,7 +107,7 @@ def report_lines(
     is_red = bool(summary.problems) and style.verbosity <= 0
     groups = () if is_red else groups_of(summary, found.changed, rest, left_out)
     listed_groups = by_device(_listed_groups(summary, groups))
-    changed = [change_words(one) for one in found.changed if is_red]
+    changed = [f"{one.name}: {change_words(one)}" for one in found.changed if is_red]
     changed = wording.first_of(changed, _MOST_TESTS, "{} more changed: -v lists all")
     below = [line for words in changed for line in style.sentence(words)]
     below += _against_lines(summary, style, whole=not is_red)
@@ -477,15 +477,14 @@ def _bound(row: Row) -> str:
 
 
 def change_words(one: Row) -> str:
-    """Return how a row differs from its baseline: ``test_it: better; GPU time -11.0 %; kernels
-    5 -> 3``."""
+    """Return how a row differs from its baseline: ``better; GPU time -11.0 %; kernels 5 -> 3``."""
     assert one.comparison is not None  # it differs from something
     result = comparisons.RESULTS[comparisons.result_of(one.comparison)]
     paired = one.comparison.paired
     share = (_range_cell(one) or _share_cell(one)) if paired is not None and paired.pairs else ""
     timed = [f"GPU time {share}"] if share else []
     whys = ("; ".join(wording.located(each)) for each in one.causes[:MOST_CAUSES])
-    return f"{one.name}: {'; '.join([result, *timed, *beside_words(one, ()), *whys])}"
+    return "; ".join([result, *timed, *beside_words(one, ()), *whys])
 
 
 def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> str:
