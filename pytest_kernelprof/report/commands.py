@@ -251,7 +251,8 @@ def _rows(
 ) -> Iterator[tuple[int, OperatorNode, str]]:
     """Yield depth, node and name."""
     silent: list[OperatorNode] = []
-    for node in itertools.chain.from_iterable(map(_unwrapped, nodes)):
+    inside = ((one.name.startswith(_WRAPPER) and one.below) or (one,) for one in nodes)
+    for node in itertools.chain.from_iterable(inside):
         if everything or node.kernels:
             yield depth, node, node.name
             yield from _rows(node.below, depth + 1, everything=everything)
@@ -261,10 +262,6 @@ def _rows(
         names = wording.first_of([times_words(one.name, one.calls) for one in silent], _MOST_NAMES)
         together = type(silent[0])("", sum(one.calls for one in silent), 0, 0.0)
         yield depth, together, f"nothing from {', '.join(names)}"
-
-
-def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
-    return node.below if node.name.startswith(_WRAPPER) and node.below else (node,)
 
 
 # Several ranks.

@@ -48,7 +48,11 @@ def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     unjudged = [verdicts.verdict_line(one) for one in limits if one.outcome == "not judged"]
     baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
     causes, on_cpu = verdicts.causes_of(profile, "failed"), profile.on_cpu
-    fix = advice.fix_words(causes, on_cpu=on_cpu) if baselines else advice.cure_words(told, causes)
+    fix = (
+        advice.fix_words(causes, on_cpu=on_cpu)
+        if baselines
+        else advice.cure_words(profile, told, causes)
+    )
     todo = [f"{advice.TO_DO}{fix}"] if fix else []
     if fix and (base or not baselines):
         own = profile.one_shot and profile.label  # a region, which may have its own limits
@@ -91,8 +95,7 @@ def _heads(
             sure = verdicts.how_sure(one)
             rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
             head = head.replace(f" ({sure})", "", 1)
-        counted = "" if one.qualifier else was.get(one.limit, "")
-        head += f" (was {counted} in {base})" if counted else ""
+        head += verdicts.was_words(one, was, base)
         more += [between.lstrip("; ") + rest] if rest else []
         excess = Cause("") if excess in said else excess
         said.add(excess)
@@ -236,7 +239,8 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     made = dict.fromkeys(filter(None, map(_BESIDE.get, over)))
     beside = [lines_of(profile, judged, style) for lines_of in made]
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
-    tables = beside if _shows_calls_alone(profile) else tables
+    # Of waits and copies no kernel tells.
+    tables = beside if over and {*over} <= {*_BESIDE} - {"launch_overhead"} else tables
     if any(one.unit != "count" for one in _open_verdicts(profile.verdicts)):
         tables.append(_indented(map(plain, kernel_tables.lines_of_ranks(profile, style))))
     return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
@@ -319,12 +323,6 @@ def _overhead_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
             f"launch calls, {shares.waiting:.0%} waiting"
         )
     return _indented(part for line in lines for part in wrapped(line, style.width))
-
-
-def _shows_calls_alone(profile: Profile) -> bool:
-    """Whether it fails by waits and copies alone, of which no kernel tells."""
-    over = set(verdicts.failed_metrics(profile))
-    return bool(over) and over <= {"memcpys", "memcpy_bytes", "syncs", "would_wait"}
 
 
 _BESIDE: Mapping[str, Callable[[Profile, Profile, Style], list[str]]] = {

@@ -4,7 +4,7 @@ what changed; totals and hints."""
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
@@ -131,8 +131,10 @@ def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[L
     lines += labelled("unfinished", missing, style)
     for one in summary.tasks:
         lines += [(), *_task_lines(one, code, style)]
-    commands = (_command_lines(*one, style) for one in commands_of(summary.problems))
-    return [*lines, *chain.from_iterable(commands)]
+    for does, command in commands_of(summary.problems):
+        pasted = command_lines(style.say(command), style.width - _INDENT)
+        lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _INDENT)]
+    return lines
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
@@ -164,12 +166,6 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
             label, does, rest = line.rpartition(TO_DO)
             tone: Colour = "light" if words is intended else ""
             yield Span(" " * _SIGN), Span(label + does, "bold"), Span(rest, tone)
-
-
-def _command_lines(does: str, command: str, style: Style) -> list[Line]:
-    """What a command does, and the command so that it can be pasted."""
-    lines = command_lines(style.say(command), style.width - _INDENT)
-    return [(), *style.sentence(f"{does}:", "bold"), *_indented(lines, _INDENT)]
 
 
 def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterator[Line]:
@@ -369,6 +365,7 @@ def columns_of(entries: Sequence[Entry], *, verbose: bool) -> list[Column]:
         "launches": verbose or any(map(_has_other_launches, rows)),
         "latency": verbose or _stands_out(rows, "latency") or (on_cpu and is_limited),
     }
+    bound = tuple(row.shown.bound.verdict.replace("unknown", "") for row in rows)
     columns = [
         _column(rows, "kernels", "operators" if on_cpu else "kernels", None),
         _column(rows, "launches", "launches", 2),
@@ -380,15 +377,13 @@ def columns_of(entries: Sequence[Entry], *, verbose: bool) -> list[Column]:
         _column(rows, "syncs", "waits", 4),
         _column(rows, "would_wait", "would wait", 4),
         _column(rows, "memcpys", "copies", 3),
-        Column("bound", tuple(map(_bound, rows)), gives_way=1, key="bound"),
+        Column("bound", bound, gives_way=1, key="bound"),
     ]
-    places = {id(row): at for at, row in enumerate(rows)}
+    shown = (one for one in columns if one.key == "kernels" or set(one.cells) - {"", "0"})
+    spread = ((one, iter(one.cells)) for one in shown if wanted.get(one.key, True))
     return [
-        replace(
-            one, cells=tuple(one.cells[places[id(e)]] if id(e) in places else "" for e in entries)
-        )
-        for one in columns
-        if wanted.get(one.key, True) and (one.key == "kernels" or set(one.cells) - {"", "0"})
+        replace(one, cells=tuple(next(cells) if isinstance(e, Row) else "" for e in entries))
+        for one, cells in spread
     ]
 
 
@@ -470,10 +465,6 @@ def _range_cell(row: Row) -> str:
 def _differing(row: Row) -> ProfileComparison | None:
     one = row.comparison
     return None if one is None or comparisons.result_of(one) == "same" else one
-
-
-def _bound(row: Row) -> str:
-    return verdict if (verdict := row.shown.bound.verdict) != "unknown" else ""
 
 
 def change_words(one: Row) -> str:

@@ -157,16 +157,11 @@ _NUMBER = re.compile(r" x\d+$")
 _VALUE = re.compile(r"\d|undecided|slower")
 
 
-_WAS = re.compile(
-    r"(?<=\bmax_)(\w+)(: \S+ > \S+); worse than ([^:;]+): (?:\1|operators) (\S+) -> \S+$"
-)
-
-
 def found_words(one: Entry) -> str:
     """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
     which is outdated or missing."""
     if one.found:
-        return _WAS.sub(r"\1\2 (was \4 in \3)", "; ".join(one.found))
+        return "; ".join(one.found)
     found = (v for v in one.test.verdicts if v.of_snapshot)
     differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
     return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
@@ -189,7 +184,7 @@ def _causes_of(worst: Entry) -> Iterator[Cause]:
     """The causes of a test, without the limits and values that are said before them."""
     for one in worst.causes:
         text = one.text
-        for found in worst.found[:_MOST_FOUND]:
+        for found in (said.partition(" (was ")[0] for said in worst.found[:_MOST_FOUND]):
             limit = found.partition(": ")[0].removesuffix(" undecided")
             text = text.removeprefix(f"{found}; ").removeprefix(f"{limit}: ")
         yield structs.replace(one, text=text)
@@ -308,7 +303,9 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
             return _compared_again(entries, fix, name, command + against(name))
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
-    return Remedy(cure_words(profile.verdicts, worst.causes) or fix, AGAIN, command, intended)
+    return Remedy(
+        cure_words(profile, profile.verdicts, worst.causes) or fix, AGAIN, command, intended
+    )
 
 
 def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:
@@ -424,14 +421,13 @@ def _on(device: str) -> str:
 
 # What to do about broken limits.
 
+_FEWER = "launch fewer kernels (fuse them, torch.compile)"
 _CURES = {
-    "kernels": "launch fewer kernels (fuse them, torch.compile)",
-    "launches": "launch fewer kernels (fuse them, torch.compile)",
+    **dict.fromkeys(("kernels", "launches"), _FEWER),
     "cuda": "make the slowest kernel faster",
     "latency": "spend less time on the host (CUDA graph, torch.compile)",
     "launch": "spend less time on the host (CUDA graph, torch.compile)",
-    "syncs": "keep values on the GPU",
-    "would": "keep values on the GPU",
+    **dict.fromkeys(("syncs", "would"), "keep values on the GPU"),
     "memcpys": "copy less often",
     "memcpy": "copy less",
     "peak": "allocate less",
@@ -446,14 +442,15 @@ _SPARE = 1.05
 """A time that is raised gets so much more than was measured: else the next run is undecided."""
 
 
-def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = ()) -> str:
-    """Return what to do about broken limits: ``launch fewer kernels``; empty where none is broken.
+def cure_words(profile: Profile, verdicts: Sequence[Verdict], causes: Sequence[Cause] = ()) -> str:
+    """Return what to do about broken limits: ``avoid the 2 copies``; empty where none is broken.
 
     Args:
-        causes: why they are broken.
+        profile: what ran. verdicts: of it. causes: why they are broken.
     """
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
-    what = " and ".join(list(dict.fromkeys(map(_cure_of, over)))[:2])
+    cures = dict.fromkeys(_cure_of(one, wording.judged_rank(profile, one)) for one in over)
+    what = " and ".join(list(cures)[:2])
     for name, takes, chain in (one.text.partition(" takes ") for one in causes):
         how = " (shapes, dtype, layout)" if ", from aten::" in chain else ""
         faster = f"{_NUMBER.sub('', name)} faster{how}"
@@ -463,10 +460,14 @@ def cure_words(verdicts: Sequence[Verdict], causes: Sequence[Cause] = ()) -> str
     return what
 
 
-def _cure_of(verdict: Verdict) -> str:
+def _cure_of(verdict: Verdict, profile: Profile) -> str:
     cure = _CURES.get((verdict.metric or verdict.limit).split("_")[0], "change the code")
-    is_fewer = verdict.device == "cpu" and cure == _CURES["kernels"]
-    return "call fewer operators" if is_fewer else cure
+    if cure != _FEWER or verdict.device == "cpu":
+        return "call fewer operators" if cure == _FEWER else cure
+    copies = sum(one.short_name.endswith("elementwise [copy]") for one in profile.kernels)
+    excess = (verdict.measured or 0) - (verdict.allowed or 0)
+    avoid = f"avoid the {f'{copies} copies' if copies > 1 else 'copy'} (keep layout and dtype)"
+    return avoid if 0 < excess <= copies and not verdict.qualifier else cure
 
 
 def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
     from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Place, Profile, Verdict
+    from pytest_kernelprof.records.profile import Profile
     from pytest_kernelprof.summary.comparisons import BaselineSummary
 
 
@@ -132,10 +132,13 @@ def _rows_of(test: Test, against: str) -> Iterator[records.Row]:
         is_outdated = _snapshot_of(test) in ("changed", "missing")
         if told in ("passed", None) and test.outcome == "passed" and is_outdated:
             told = "to update"
-        compared = _comparison_of(profile)
+        found = [one.comparison for one in profile.verdicts if one.comparison is not None]
+        # With a revision or an earlier run, else with the snapshot.
+        compared = min(found, key=lambda one: one.source == "snapshot", default=None)
         if told is None and compared is not None and result_of(compared) == "not compared":
             told = "not compared"
         causes = _causes_of(test, profile, told, compared)
+        of_causes = (one.place for one in causes if one.sign != "-")
         yield records.Row(
             test=test,
             file=file,
@@ -148,15 +151,9 @@ def _rows_of(test: Test, against: str) -> Iterator[records.Row]:
             if told in records.NEEDS_A_LOOK
             else (),
             causes=causes,
-            place=_place_of(causes, profile.place, test.place),
+            place=next(filter(None, (*of_causes, profile.place, test.place)), None),
             comparison=compared,
         )
-
-
-def _comparison_of(profile: Profile) -> ProfileComparison | None:
-    """With a revision or an earlier run, else with the snapshot."""
-    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
-    return min(found, key=lambda one: one.source == "snapshot", default=None)
 
 
 def _causes_of(
@@ -171,12 +168,6 @@ def _causes_of(
     if not found and compared is not None and compared.kernels is not None:
         found = verdicts.causes_of_diff(compared.kernels)
     return (*found, *verdicts.beside_of(profile, told))
-
-
-def _place_of(causes: Sequence[Cause], *others: Place | None) -> Place | None:
-    """The first known of the lines of causes, but not of what is gone, and of the others."""
-    of_causes = (one.place for one in causes if one.sign != "-")
-    return next((one for one in (*of_causes, *others) if one is not None), None)
 
 
 def _entries_of(tests: Iterable[Test]) -> Iterator[records.Entry]:
@@ -345,7 +336,8 @@ def _kinds_of(test: Test, told: records.Told | None) -> Iterator[records.Kind]:
     """What a test counts as, by its worst mark. An attempt that was repeated has not failed."""
     if test.profiles:
         yield "profiled"
-    if test.limits or any(map(_is_limit, test.verdicts)):
+    kept = (one for one in test.verdicts if one.of_snapshot and not one.is_uncompared)
+    if test.limits or any(kept) or any(one.of_limit for one in test.verdicts):
         yield "limited"
         if told not in _LEFT_OUT:
             yield "held"
@@ -364,10 +356,6 @@ def _kinds_of(test: Test, told: records.Told | None) -> Iterator[records.Kind]:
     yield from broken
     if {"breaking", "worse"} <= broken:
         yield "breaking and worse"
-
-
-def _is_limit(verdict: Verdict) -> bool:
-    return verdict.of_limit or (verdict.of_snapshot and not verdict.is_uncompared)
 
 
 def _overall_of(

@@ -401,20 +401,24 @@ def counts_before(verdicts: Iterable[Verdict], source: compared.Source) -> dict[
     return {one.limit: f"{worse[one.metric].baseline or 0.0:.0f}" for one in limits}
 
 
-def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
+def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
     """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``, ``worse than
-    main: kernels 3 -> 4``.
+    main: kernels 3 -> 4``; of a count that alone is worse one of both: ``max_kernels: 4 > 3 (was 3
+    in main)``.
 
     Args:
         revision: the name of the one that is compared with, if one is.
     """
+    names = BASELINE_WORDS | ({"revision": revision} if revision else {})
+    sources = (v.comparison.source for v in verdicts if v.comparison and not v.of_snapshot)
+    source: compared.Source = next(sources, "revision")
+    was = counts_before(verdicts, source)
     for one in verdicts:
-        if one.outcome in ("failed", "incomplete", "undecided"):
+        of = one.comparison.source if one.comparison and not one.of_snapshot else None
+        if one.outcome in ("failed", "incomplete", "undecided") and not (was and of == source):
             words, what = str(one.outcome), wording.title(one)
-            if one.comparison is not None and not one.of_snapshot:
-                is_revision = one.comparison.source == "revision"
-                base = (is_revision and revision) or BASELINE_WORDS[one.comparison.source]
-                what = f"{wording.WORSE if one.outcome == 'failed' else 'against '}{base}"
+            if of is not None:
+                what = f"{wording.WORSE if one.outcome == 'failed' else 'against '}{names[of]}"
             values = wording.beside_limit(one) or _slower(one.comparison)
             if one.outcome == "undecided" and values:
                 known, _, limit = values.partition(", limit ")
@@ -427,7 +431,14 @@ def found_by(verdicts: Iterable[Verdict], revision: str = "") -> Iterator[str]:
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"
-            yield f"{what}: {words}{wording.on_ranks(one)}"
+            words += wording.on_ranks(one)
+            yield f"{what}: {words}{was_words(one, was, names[source])}"
+
+
+def was_words(verdict: Verdict, was: Mapping[str, str], base: str) -> str:
+    """What a baseline has of a broken limit's count; empty where ``counts_before`` has nothing."""
+    counted = "" if verdict.qualifier else was.get(verdict.limit, "")
+    return f" (was {counted} in {base})" if counted else ""
 
 
 def _slower(found: ProfileComparison | None) -> str:

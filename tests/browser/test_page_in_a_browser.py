@@ -784,7 +784,7 @@ def test_without_its_script_all_is_there(opened: Opened, made: Path, large: Path
     assert row.locator("table.kernels tbody tr:visible").count() == 10
     assert "max_kernels" in row.inner_text()
     assert "cuda_time" in row.inner_text()
-    assert page.get_by_text("To do: launch fewer kernels (fuse them, torch.compile)").is_visible()
+    assert page.get_by_text("To do: avoid the 2 copies (keep layout and dtype)").is_visible()
     assert page.locator(".again .command code").is_visible()
     assert page.get_by_text("Timelines and plots of rounds need JavaScript.").is_visible()
     assert seen.errors == []
@@ -1101,7 +1101,7 @@ def test_on_a_phone_the_first_screen_says_what_is_wrong_where_and_what_to_do(
     words = (
         "max_kernels: ",
         "test_mlp.py:31",
-        "To do: launch fewer kernels (fuse them, torch.compile)",
+        "To do: avoid the 2 copies (keep layout and dtype)",
     )
     places = [row.get_by_text(one).first.bounding_box() for one in words]
     assert row.locator("summary").bounding_box()["y"] < 200

@@ -52,7 +52,7 @@ VALUES = {
 @pytest.mark.parametrize("name", sorted(set(KINDS) - set(COMPARISONS)))
 def test_each_limit_has_its_own_advice(name: str) -> None:
     limit = parse_keyword(name, VALUES.get(name, 1))
-    told = cure_words([Verdict(limit=name, outcome="failed", metric=limit.metric)])
+    told = cure_words(mlp(), [Verdict(limit=name, outcome="failed", metric=limit.metric)])
     assert told
     assert told != "change the code"
 
@@ -121,6 +121,28 @@ def test_a_speedup_that_is_missed_is_no_limit_to_raise() -> None:
 
 
 @pytest.mark.parametrize(
+    ("copies", "allowed", "match", "told"),
+    [
+        (1, 2, "", "avoid the copy (keep layout and dtype)"),
+        (2, 1, "", "avoid the 2 copies (keep layout and dtype)"),
+        (1, 1, "", "launch fewer kernels (fuse them, torch.compile)"),  # one copy less is too few
+        (0, 2, "", "launch fewer kernels (fuse them, torch.compile)"),
+        (2, 1, "gemm", "launch fewer kernels (fuse them, torch.compile)"),  # counts no copies
+    ],
+)
+def test_copies_are_what_to_avoid_where_that_is_enough(
+    copies: int, allowed: int, match: str, told: str
+) -> None:
+    ran = [kernel("elementwise [copy]", "aten::copy_")] * copies
+    ran += [kernel("gelu", "aten::gelu")] * (3 - copies)
+    over = Verdict(
+        limit="max_kernels", qualifier=match, outcome="failed", metric="kernels", measured=3,
+        allowed=allowed,
+    )  # fmt: skip
+    assert cure_words(profile(ran), [over]) == told
+
+
+@pytest.mark.parametrize(
     ("kernels", "command"),
     [
         ("kernels", "accept it in a snapshot with --kernelprof-update"),
@@ -134,7 +156,7 @@ def test_a_limit_and_a_snapshot_that_are_exceeded_are_accepted_where_they_were_m
     diff = KernelDiff(baseline_kernels=2, current_kernels=3, what=kernels)
     found = ProfileComparison(source="snapshot", change="worse", kernels=diff)
     exceeded = Verdict(limit="snapshot", outcome="failed", comparison=found)
-    assert cure_words([over, exceeded]) == "launch fewer kernels (fuse them, torch.compile)"
+    assert cure_words(mlp(), [over, exceeded]) == "launch fewer kernels (fuse them, torch.compile)"
     assert intended_words([over, exceeded]) == f"if intended, allow max_kernels(3), and {command}"
     assert intended_words([exceeded]) == ""  # another command accepts it, or nothing does
     assert intended_words([over]) == "if intended, allow max_kernels(3)"
