@@ -156,7 +156,7 @@ inventory.cuda_is_up = lambda: bool(up)
 MIXED = ("decode", "norm", "mlp", "softmax", "add")
 LINEAR = ("spin", "stream", "rows")
 FINE = "--kernelprof-margin=2%"
-SUSPICION_S = 15.0
+SUSPICION_S, MOST_OF_BARE = 15.0, 1.5
 DOCUMENT = "run.json"
 
 
@@ -214,23 +214,27 @@ class Project:
     def run(self, *options: str) -> Seen:
         """Compare them."""
         old, new = self.write()
+        done, wall_s = self.tried(new, f"--kernelprof-against={old}", *options)
+        tests = compared(new / DOCUMENT, done)
+        for line in done.stdout.splitlines():
+            if " worse than " in line:
+                print(f"  {line} [{wall_s:.0f} s]", flush=True)
+        return Seen(wall_s, tests)
+
+    def tried(self, new: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], float]:
+        """Run pytest on the new code; return how it ended, and its seconds."""
         plugins = [] if any(one.startswith("-n") for one in options) else ["-p", "no:xdist"]
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
             *("-p", "no:randomly", "-p", "no:benchmark", f"--kernelprof-device={self.kind}"),
-            *(f"--kernelprof-against={old}", f"--kernelprof-json={DOCUMENT}", *options),
+            *(f"--kernelprof-json={DOCUMENT}", *options),
         ]
         environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
         start = time.perf_counter()
         done = subprocess.run(
             command, cwd=new, env=environment, capture_output=True, text=True, check=False
         )
-        wall_s = time.perf_counter() - start
-        tests = compared(new / DOCUMENT, done)
-        for line in done.stdout.splitlines():
-            if " worse than " in line:
-                print(f"  {line} [{wall_s:.0f} s]", flush=True)
-        return Seen(wall_s, tests)
+        return done, time.perf_counter() - start
 
 
 def compared(
@@ -307,6 +311,21 @@ class Parts:
         low, middle, high = quartiles(took or [0.0])
         found = f"{middle:.3f} [{low:.3f}, {high:.3f}]"
         self.say("seconds of turns a test, median [quartiles]", found, "0.15", middle <= 0.15)
+
+    def bare(self) -> None:
+        """What a comparison of 36 tests adds to their run, by whole runs in turn."""
+        project = self.project("bare", self.number(36))
+        _, new = project.write()
+        project.tried(new)  # the first compiles
+        alone, against = [], []
+        for _ in range(3):
+            done, seconds = project.tried(new)
+            assert done.returncode == 0, done.stdout[-3000:]
+            alone.append(seconds)
+            against.append(project.run().wall_s)
+        times = f"{statistics.median(against):.1f} s, alone {statistics.median(alone):.1f} s"
+        ratio = statistics.median(b / a for a, b in zip(alone, against, strict=True))
+        self.say(f"{project.tests} tests compared ({times})", f"{ratio:.2f}", "1.5", ratio <= MOST_OF_BARE)
 
     def workers(self) -> None:
         """Nor do four workers on one GPU."""
@@ -387,7 +406,7 @@ class Parts:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("suspicion", "same", "workers", "planted", "extra", "fine", "fine_same")
+    parts = ("suspicion", "bare", "same", "workers", "planted", "extra", "fine", "fine_same")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of tests")

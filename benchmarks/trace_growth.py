@@ -4,13 +4,14 @@ Each reading is a process of its own: its processor's seconds from the file to t
 (for HolisticTraceAnalysis to its parsed table; for decoders of JSON to Python's own objects, which
 a reader of events as dictionaries begins with), and by how much the peak of its memory rose. The
 exponent is the slope of a line through the logarithms of time and events: 1 is linear. Files are
-written, of the kinds that ``written_traces`` tells of.
+written, of the kinds that ``written_traces`` tells of; ``--recorded`` reads those that are there
+(``recorded_traces.py``). ``--before`` is another checkout, whose reader is a row as well.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import logging
 import math
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
 OURS, HTA = "pytest-kernelprof", "HolisticTraceAnalysis"
 MSGSPEC, JSON = "msgspec.json.decode", "json.loads"
+ORJSON, BEFORE = "orjson.loads", "before"
 DECODERS = {MSGSPEC: msgspec.json.decode, JSON: json.loads}
 MOST_US, MOST_BYTES, MOST_EXPONENT, FASTER_THAN_HTA = 1.3, 250.0, 1.1, 10.0
+MOST_US_RECORDED = 2.5
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,15 @@ class Row:
 def read_here(reader: str, path: str, folder: str) -> None:
     """Read a file and print what it took."""
     logging.disable(logging.WARNING)
-    if reader == HTA and folder:
+    if folder:
         sys.path.append(folder)
     parse = importlib.import_module("hta.common.trace").parse_trace_file if reader == HTA else None
     Profile.from_trace(Path(__file__).parents[1] / "tests" / "traces" / "mlp.json.gz")  # imports
     before, start = peak_bytes(), time.process_time()
     if parse:
         parse(path)
+    elif reader == ORJSON:
+        importlib.import_module("orjson").loads(Path(path).read_bytes())
     elif reader in DECODERS:
         DECODERS[reader](Path(path).read_bytes())
     else:
@@ -81,7 +86,8 @@ def read_here(reader: str, path: str, folder: str) -> None:
 
 def finish(profile: Profile) -> None:
     """Everything that a profile has to say."""
-    assert profile.integrity.complete, profile.integrity.problems
+    if problems := profile.integrity.problems:
+        print(f"not complete: {'; '.join(problems)}", file=sys.stderr)
     assert len(profile.kernels) == profile.kernel_count
     assert profile.metrics
 
@@ -89,9 +95,15 @@ def finish(profile: Profile) -> None:
 def read(reader: str, path: Path, options: argparse.Namespace) -> Reading:
     command = [sys.executable, __file__, "--read", reader, str(path)]
     command += ["--hta-folder", options.hta_folder]
+    checkout = options.before if reader == BEFORE else str(Path(__file__).parents[1])
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, check=True, text=True, timeout=options.patience
+            command,
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+            timeout=options.patience,
+            env={**os.environ, "PYTHONPATH": f"{checkout}:{os.environ.get('PYTHONPATH', '')}"},
         )
     except subprocess.TimeoutExpired:
         return Reading(None)
@@ -108,22 +120,44 @@ def read(reader: str, path: Path, options: argparse.Namespace) -> Reading:
 def measure(kind: str, folder: Path, options: argparse.Namespace) -> list[Row]:
     """The rows of one kind, smallest first; who has given up once reads no larger file."""
     rows: list[Row] = []
-    readers = [OURS, MSGSPEC, JSON] + [HTA] * (not options.no_hta)
+    readers = readers_of(options)
     for events in options.sizes:
         path = folder / f"{kind.replace(' ', '_')}-{events}.json"
         with open(path, "w") as file:
             write_trace(file, events, kind)
         size = path.stat().st_size / 1e6
         print(f"  {kind}, {events:,} events, {size:,.0f} MB", file=sys.stderr, flush=True)
-        able = [one for one in readers if one == OURS or events <= options.others_up_to]
-        taken: dict[str, list[Reading]] = {reader: [] for reader in able}
-        for reader in in_turn(able, options.rounds):
-            if all(one.seconds is not None for one in taken[reader]):
-                taken[reader].append(read(reader, path, options))
+        ours = (OURS, BEFORE)
+        able = [one for one in readers if one in ours or events <= options.others_up_to]
+        taken = readings(path, able, options)
         path.unlink()
         rows += [row_of(kind, events, reader, found) for reader, found in taken.items()]
         readers = [one for one in able if taken[one][-1].seconds is not None]
     return rows
+
+
+def readers_of(options: argparse.Namespace) -> list[str]:
+    has_orjson = importlib.util.find_spec("orjson") is not None
+    wanted = {BEFORE: options.before, ORJSON: has_orjson, HTA: not options.no_hta}
+    return [OURS, MSGSPEC, JSON, *(reader for reader, wants in wanted.items() if wants)]
+
+
+def readings(
+    path: Path, readers: Sequence[str], options: argparse.Namespace
+) -> dict[str, list[Reading]]:
+    """What reading a file took each of them, in turn; who has given up once is not asked again."""
+    taken: dict[str, list[Reading]] = {reader: [] for reader in readers}
+    for reader in in_turn(readers, options.rounds):
+        if all(one.seconds is not None for one in taken[reader]):
+            taken[reader].append(read(reader, path, options))
+    return taken
+
+
+def measure_recorded(path: Path, options: argparse.Namespace) -> list[Row]:
+    """The rows of a file that is there, whose events are counted by their records."""
+    events = sum(one.get("ph") == "X" for one in json.loads(path.read_bytes())["traceEvents"])
+    taken = readings(path, readers_of(options), options)
+    return [row_of(path.stem, events, reader, found) for reader, found in taken.items()]
 
 
 def row_of(kind: str, events: int, reader: str, found: Sequence[Reading]) -> Row:
@@ -172,11 +206,14 @@ def judge(rows: Sequence[Row]) -> None:
         if len(known) < len(ours):
             print(f"{kind}: given up on at {ours[-1].events:,} events: {met(False)}")
             continue
-        if grows is None:
-            print(f"{kind}: no growth of a single size")
-            continue
         largest = known[-1]
         us = (largest.seconds or 0) / largest.events * 1e6
+        if grows is None:
+            most = MOST_US if kind in KINDS else MOST_US_RECORDED
+            print(f"{kind}: {us:.2f} us an event (at most {most}): {met(us <= most)}")
+            for reader in (BEFORE, *DECODERS, ORJSON, HTA):
+                print_ratios(reader, ratios(rows, known, reader))
+            continue
         size = largest.peak / largest.events
         kept = grows < MOST_EXPONENT and us <= MOST_US and size <= MOST_BYTES
         print(
@@ -184,7 +221,7 @@ def judge(rows: Sequence[Row]) -> None:
             f"(at most {MOST_US}) and {size:.0f} bytes (at most {MOST_BYTES:.0f}) an event at "
             f"{largest.events:,}: {met(kept)}"
         )
-        for reader in (MSGSPEC, JSON, HTA):
+        for reader in (BEFORE, *DECODERS, ORJSON, HTA):
             print_ratios(reader, ratios(rows, known, reader))
 
 
@@ -212,6 +249,8 @@ def print_ratios(reader: str, found: Sequence[float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--recorded", nargs="+", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--before", default="", metavar="FOLDER", help="another checkout")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="events")
     parser.add_argument("--rounds", type=int, default=3, help="readings of each file")
     parser.add_argument("--others-up-to", type=int, default=1_000_000, metavar="EVENTS")
@@ -234,7 +273,9 @@ def main() -> None:
     print()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for kind in options.kinds:
+        for path in options.recorded:
+            rows += measure_recorded(path, options)
+        for kind in () if options.recorded else options.kinds:
             rows += measure(kind, Path(folder), options)
     report(rows)
     judge(rows)
