@@ -325,7 +325,12 @@ class Parts:
             against.append(project.run().wall_s)
         times = f"{statistics.median(against):.1f} s, alone {statistics.median(alone):.1f} s"
         ratio = statistics.median(b / a for a, b in zip(alone, against, strict=True))
-        self.say(f"{project.tests} tests compared ({times})", f"{ratio:.2f}", "1.5", ratio <= MOST_OF_BARE)
+        self.say(
+            f"{project.tests} tests compared ({times})",
+            f"{ratio:.2f}",
+            "1.5",
+            ratio <= MOST_OF_BARE,
+        )
 
     def workers(self) -> None:
         """Nor do four workers on one GPU."""
