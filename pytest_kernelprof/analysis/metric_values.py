@@ -16,7 +16,7 @@ from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
 from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
 from pytest_kernelprof.stats.intervals import median_interval
-from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Bools, Ints
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Bools, Coded, Ints
 from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.integrity import unrecorded_memsets
 from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates
@@ -132,12 +132,30 @@ def device_metrics(
         "gpu_busy": [busy / 1e3 for busy, _ in spans],
         "gpu_span": [span / 1e3 for _, span in spans],
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
+        "registers": _most_per_round(reading, kernels, acts.registers),
+        "shared_memory": _most_per_round(reading, kernels, acts.shared_memory),
     }
     found = {name: metric_of(name, values) for name, values in rounds.items()}
     if lost := unrecorded_memsets(reading):
         why = f"not available: {lost} memset calls have no memset in the trace"
         found["memsets"] = absent("memsets", why)
+    launched = acts.registers.codes[kernels & (reading.round_of_activity != NO_ID)]
+    if not np.array(acts.registers.values, np.int64)[launched].all():
+        for name in ("registers", "shared_memory"):
+            found[name] = absent(name, _NO_LAUNCHES)
     return found
+
+
+_NO_LAUNCHES = "not available: the trace does not say how its kernels were launched"
+
+
+def _most_per_round(reading: Reading, kernels: Bools, of: Coded[int]) -> list[float]:
+    """Of each round, the most that one of its kernels has."""
+    rows = (kernels & (reading.round_of_activity != NO_ID)).nonzero()[0]
+    most = np.zeros(reading.rounds, np.int64)
+    needs = np.array(of.values, np.int64)[of.codes[rows]]
+    np.maximum.at(most, reading.round_of_activity[rows], needs)
+    return [int(one) for one in most]
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from pytest_kernelprof.analysis import collectives, metric_values, round_events
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile, Wait
-from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, Recording
+from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, KernelSpills, Recording
 from pytest_kernelprof.trace.columns import MEMCPY, Ints, Spans
 from pytest_kernelprof.trace.correlation import Reading, missed_lookups
 from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels
@@ -43,6 +44,8 @@ _UNKNOWN_LAUNCHES = (
 _LOST = "the notes do not say whether these operators compute: {}; record the trace again"
 _CHILDREN_MEANT = 'if this is intended, mark the test kernelprof(other_processes="ignore")'
 _CHILDREN_ENDED = "child processes ended unchecked after {:.1f}s: their work is not counted"
+_NO_LIMIT = "not measured: only a max_spills limit that stands before the call asks for it"
+_IN_REGISTERS = "not available in bytes: on AMD each kernel has its number of spilled registers"
 _NOT_CLASSIFIED = (
     "the trace holds no device and was not recorded by pytest-kernelprof: its outermost operators "
     "are counted, views and allocations too, and a lost one is not noticed"
@@ -100,6 +103,9 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found |= metric_values.memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}
+    if not on_cpu:
+        profile = _with_spills(profile, recording.spills)
+        found["spills"] = _most_spilled(profile, recording.spills)
     why = metric_values.NOT_ON_THE_CPU if on_cpu else "not applicable on a GPU: see syncs"
     metrics = {name: found.get(name) or metric_values.absent(name, why) for name in METRICS}
     second = {}
@@ -153,6 +159,32 @@ def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, 
                 for one, line in zip(items, lines, strict=True)
             )
     return structs.replace(profile, **placed)
+
+
+def _with_spills(profile: Profile, noted: Sequence[KernelSpills] | None) -> Profile:
+    """The profile with what was found out about each of its kernels."""
+    if noted is None:
+        return profile
+    found = {(one.name, one.registers, one.threads): one.spills for one in noted}
+
+    def told(one: Kernel) -> Kernel:
+        key = one.name, one.registers, math.prod(one.block)
+        return structs.replace(one, spills=found.get(key, _NOT_RECORDED))
+
+    kernels, *variants = (tuple(map(told, one)) for one in (profile.kernels, *profile.variants))
+    return structs.replace(profile, kernels=kernels, variants=tuple(variants))
+
+
+def _most_spilled(profile: Profile, noted: Sequence[KernelSpills] | None) -> Metric:
+    """The most bytes that any kernel of the call spills."""
+    spills = [one.spills for some in (profile.kernels, *profile.variants) for one in some]
+    whys = [one for one in spills if isinstance(one, str)]
+    if "hip" in profile.environment.versions:
+        whys = [_IN_REGISTERS]
+    if noted is None or whys:
+        return metric_values.absent("spills", _NO_LIMIT if noted is None else whys[0])
+    most = max((one for one in spills if isinstance(one, int)), default=0)
+    return metric_values.metric_of("spills", [most])
 
 
 def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:

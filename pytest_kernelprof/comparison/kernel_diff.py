@@ -501,8 +501,9 @@ def _retimed(
         return []
     at_old, at_new = np.array(rows), np.array(others)
     before, after = old.launches[at_old], new.launches[at_new]
+    spilled = np.abs(old.spills[at_old] - new.spills[at_new]) > 0
     many = 1 + int(max(old.launches.max(), new.launches.max()))
-    codes = (old.keys[at_old] * many + before) * many + after
+    codes = ((old.keys[at_old] * many + before) * many + after) * 2 + spilled
     _, first, groups, counts = np.unique(
         codes, return_index=True, return_inverse=True, return_counts=True
     )
@@ -511,7 +512,7 @@ def _retimed(
         counts,
         np.bincount(groups, old.us[at_old]),
         np.bincount(groups, new.us[at_new]),
-        (before != after)[first] & (before[first] > 0) & (after[first] > 0),
+        ((before != after) & (before > 0) & (after > 0) | spilled)[first],
     )
     found = []
     for one, times, earlier, later, another in zip(*(c.tolist() for c in columns), strict=True):

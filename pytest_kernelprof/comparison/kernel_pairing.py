@@ -43,7 +43,7 @@ class Numbered:
         launches: numbers of how they are launched: grid, block, registers and shared memory; 0
             where that is not known.
         steps: numbers of the profiler's own steps around them; 0 outside.
-        us: durations in microseconds; NaN where not known.
+        us: durations in microseconds; NaN where not known. spills: likewise, in bytes.
     """
 
     kernels: Sequence[AnyKernel]
@@ -51,6 +51,7 @@ class Numbered:
     launches: Numbers
     steps: Numbers
     us: NDArray[np.float64]
+    spills: NDArray[np.float64]
 
     @functools.cached_property
     def numbers(self) -> list[int]:
@@ -74,7 +75,7 @@ class Numbered:
         sequences = [part.tobytes() for part in np.split(self.keys, begins)[1:]]
         most = sequences.index(Counter(sequences).most_common(1)[0][0])
         rows = slice(int(begins[most]), int(ends[most]))
-        columns = (self.keys, self.launches, self.steps, self.us)
+        columns = (self.keys, self.launches, self.steps, self.us, self.spills)
         part = Numbered(self.kernels[rows], *(column[rows] for column in columns))  # type: ignore[arg-type]
         return part, len(begins)
 
@@ -114,6 +115,7 @@ class Keys:
             launches=column(self._launch),
             steps=column(self._step),
             us=np.array([kernel.duration_us for kernel in kernels], np.float64),
+            spills=np.array([k.spills if isinstance(k.spills, int) else np.nan for k in kernels]),
         )
 
     def name_of(self, kernel: AnyKernel) -> str:

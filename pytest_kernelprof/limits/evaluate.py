@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL, SHARE_OF
 from pytest_kernelprof.records.profile import STATUSES, Hit, Mismatch, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
@@ -179,16 +179,20 @@ def _on_every_rank(profile: Profile, limit: Limit) -> Verdict:
     return replace(worst, ranks=(rank, *alike), place=profile.place)
 
 
-def _badness(verdict: Verdict) -> tuple[int, float]:
-    """A key, less for worse: the outcome, then how far the value is above what is allowed."""
-    return STATUSES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
+def _badness(verdict: Verdict) -> tuple[bool, int, float]:
+    """A key, less for worse: the outcome, then how far the value is above what is allowed. What is
+    not judged on one rank does not pass on all."""
+    above = (verdict.allowed or 0.0) - (verdict.measured or 0.0)
+    return verdict.outcome == "passed", STATUSES.index(verdict.outcome), above
 
 
 def _evaluate(profile: Profile, limit: Limit) -> Verdict:
     asked = _asked(profile, limit)
     if profile.environment.kind == "cpu" and not limit.on_cpu:
         return replace(asked, outcome="not judged", why="not applicable on the CPU")
-    if limit.patterns or not limit.metric:
+    if limit.metric in OF_WORST_KERNEL:
+        found = _worst_kernel(profile, limit, asked)
+    elif limit.of_kernels:
         found = _named(profile, limit, asked)
     else:
         metric = profile.metrics[limit.metric]
@@ -289,6 +293,48 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     mismatches = (first_mismatch(one, limit.patterns) for one in sequences)
     mismatch = next(filter(None, mismatches), None)
     return replace(asked, outcome="failed" if mismatch else "passed", mismatch=mismatch)
+
+
+def _worst_kernel(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
+    """Judge what single kernels need, by the worst of them. One that needs too much fails the
+    limit, whatever is not known of others; else it is not judged unless all are known."""
+    counted, most = profile.metrics["kernels"], profile.metrics[limit.metric]
+    if counted.value is None:
+        return replace(asked, outcome="incomplete", why=counted.why)
+    every = [one for some in (profile.kernels, *profile.variants) for one in enumerate(some, 1)]
+    judged = [one for one in every if all(matches(one[1], p) for p in _written(limit.patterns))]
+    needs = [(one.need(limit.metric), at, one.short_name) for at, one in judged]
+    need, at, name = max(needs, key=lambda one: one[0] or 0, default=(0, 0, ""))
+    if limit.metric == "spills" and "hip" in profile.environment.versions:
+        asked = replace(asked, unit="registers")
+    asked = replace(asked, measured=float(need or 0), rounds=len(counted.rounds))
+    if (need or 0) > limit.bound:
+        return replace(asked, outcome="failed", hits=(Hit(at, name, limit.qualifier),))
+    shown = max((one.need(limit.metric) or 0 for _, one in every), default=0)
+    if (most.value or 0) > max(shown, limit.bound):  # those of other rounds are not kept
+        why = f"a kernel of another round has {most.value:.0f}: make all rounds launch the same"
+        return replace(asked, outcome="incomplete", why=why, measured=None)
+    why = _not_all_known(limit, most, [one for _, one in judged])
+    return replace(asked, outcome="not judged", why=why, measured=None) if why else asked
+
+
+def _not_all_known(limit: Limit, metric: Metric, kernels: Sequence[Kernel]) -> str:
+    """Why a limit on the worst of these kernels is not judged, and what to do; else empty."""
+    if not kernels:
+        ran = f"no kernel matches {limit.qualifier!r}" if limit.patterns else "no kernel ran"
+        return f"{ran}, so there is none to judge"
+    unknown = [one for one in kernels if one.need(limit.metric) is None]
+    whys = (one.spills if limit.metric == "spills" else None for one in unknown)
+    told = dict.fromkeys(
+        f"{one.short_name} ({why or metric.why})" for one, why in zip(unknown, whys, strict=True)
+    )
+    named = "; ".join([*told][:_MOST_NAMED]) + "; ..." * (len(told) > _MOST_NAMED)
+    of = f"{limit.metric} not known of {len(unknown)} of {len(kernels)} kernels: {named}"
+    others = "; judge the others alone, with match=" if len(unknown) < len(kernels) else ""
+    return f"{of}{others}" if unknown else ""
+
+
+_MOST_NAMED = 3
 
 
 # Patterns and kernels: which match, and where a sequence first goes wrong.

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS, OF_WORST_KERNEL
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time, parse_times
 
 COMPARISONS = ("min_speedup", "not_slower")
@@ -72,6 +72,11 @@ class Limit(NamedTuple):
     def sources(self) -> tuple[str, ...]:
         """What a profile has to take for it, as of ``MetricSpec``; nothing if it compares."""
         return METRICS[self.metric].sources if self.metric and not self.compares else ()
+
+    @property
+    def of_kernels(self) -> bool:
+        """Whether it is judged by the kernels themselves, not by numbers of the call."""
+        return bool(self.patterns) or not self.metric or self.metric in OF_WORST_KERNEL
 
     @property
     def device_time(self) -> bool:
@@ -190,9 +195,7 @@ def _how_many(parameter: str, given: int) -> str:
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
     """At most this many kernels a call; match="copy" counts only those whose name or operator
     matches this regular expression (case ignored)."""
-    if match is None:
-        return Limit("max_kernels", "", "kernels", _whole(n))
-    return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
+    return _matched("max_kernels", "kernels", _whole(n), match)
 
 
 def max_launches(n: Any) -> Limit:
@@ -252,6 +255,21 @@ def max_allocations(n: Any) -> Limit:
 def max_recompiles(n: Any) -> Limit:
     """At most this many compilations by torch.compile during the measured calls."""
     return Limit("max_recompiles", "", "recompiles", _whole(n))
+
+
+def max_registers(n: Any, *, match: Any = None) -> Limit:
+    """At most this many registers a thread in each kernel (that matches)."""
+    return _matched("max_registers", "registers", _whole(n), match)
+
+
+def max_shared_memory(size: Any, *, match: Any = None) -> Limit:
+    """At most this much shared memory a block in each kernel (that matches)."""
+    return _matched("max_shared_memory", "shared_memory", _size(size), match)
+
+
+def max_spills(n: Any, *, match: Any = None) -> Limit:
+    """At most this many spilled bytes a thread in each Triton kernel (that matches)."""
+    return _matched("max_spills", "spills", _whole(n), match)
 
 
 def expect_kernels(*patterns: Any) -> Limit:
@@ -343,6 +361,12 @@ def _directed(metric: str, direction: str) -> str:
     return f"{metric}_{direction}" if direction else metric
 
 
+def _matched(name: str, metric: str, bound: float, match: Any) -> Limit:
+    """A limit on all kernels, or on those that match a pattern."""
+    patterns = () if match is None else (_pattern(match),)
+    return Limit(name, "".join(patterns), metric, bound, patterns=patterns)
+
+
 def _pattern(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"{value!r} is not a pattern; write a regular expression as a string")
@@ -404,6 +428,9 @@ _FORMS: dict[Callable[..., Limit], str] = {
     max_peak_memory: 'max_peak_memory("64 MB")',
     max_allocations: "max_allocations(0)",
     max_recompiles: "max_recompiles(0)",
+    max_registers: 'max_registers(128) or max_registers(128, match="gemm")',
+    max_shared_memory: 'max_shared_memory("100 KB") or max_shared_memory("1 KB", match="gemm")',
+    max_spills: 'max_spills(0, match="gemm") or max_spills(0)',
     expect_kernels: 'expect_kernels("mm", "gelu", ..., "mm"), where ... is any run of kernels',
     forbid_kernels: 'forbid_kernels("elementwise")',
     min_speedup: 'min_speedup(1.5, over=eager) or min_speedup(1.5, over=eager, metric="latency")',

@@ -34,11 +34,13 @@ class Needs(NamedTuple):
         device_times: enough rounds for an interval of the device's times.
         host_times: unprofiled calls, timed.
         memory: unprofiled calls whose memory is watched.
+        spills: what ptxas says of the kernels.
     """
 
     device_times: bool = False
     host_times: bool = False
     memory: bool = False
+    spills: bool = False
 
 
 EVERYTHING = Needs(device_times=True, host_times=True, memory=True)
@@ -63,6 +65,7 @@ class Plan(NamedTuple):
         lock_timeout_s: how long to wait for other processes that hold the lock of the GPU.
         who: the name under which other processes see this one, a test for example.
         ignore_children: whether the user ignores the work of child processes.
+        spills: whether to look at the binaries of the kernels.
     """
 
     device: DeviceKind
@@ -78,6 +81,7 @@ class Plan(NamedTuple):
     lock_timeout_s: float = LOCK_TIMEOUT_S
     who: str = ""
     ignore_children: bool = False
+    spills: bool = False
 
     @property
     def timed(self) -> bool:
@@ -89,7 +93,7 @@ WARMUP_OF_RANKS = 2
 """DistributedDataParallel rebuilds its buckets in its second step, with extra broadcasts."""
 _OF_ALL_RANKS = (
     *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
-    *("stacks", "roofline", "sample_on", "lock_timeout_s"),
+    *("stacks", "roofline", "sample_on", "lock_timeout_s", "spills"),
 )
 """The fields of a plan that all ranks take at the largest value of any rank."""
 
@@ -125,6 +129,7 @@ def plan_of(device: DeviceKind, needs: Needs, *, rounds: int | None = None) -> P
         memory=needs.memory,
         roofline=host,
         sample_on=timed and rounds is None,
+        spills=needs.spills,
     )
 
 

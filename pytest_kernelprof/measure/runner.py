@@ -27,11 +27,12 @@ from pytest_kernelprof.profiler.compiled_code import compilations
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
 from pytest_kernelprof.profiler.session import Session, refuse_to_nest
 from pytest_kernelprof.profiler.trace_folder import TraceFile
+from pytest_kernelprof.profiler.triton_kernels import spills_of
 from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Profile, Timeline, Verdict
-from pytest_kernelprof.records.recording import HostTimings, Recording
+from pytest_kernelprof.records.recording import HostTimings, KernelSpills, Recording
 from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
 from pytest_kernelprof.trace.integrity import left_words
 
@@ -131,7 +132,8 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
             yield found
         taken = sessions.read(session.export())
         settled = not taken.facts.profile.integrity.cold
-        recording = _ignoring(plan, replace(taken.recording, one_shot=True, settled=settled))
+        noted = {"one_shot": True, "settled": settled, "spills": _spills(plan, taken)}
+        recording = _ignoring(plan, replace(taken.recording, **noted))
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             lines = frame_lines(taken.reading.trace, taken.facts.operators["kernel"])
@@ -237,6 +239,7 @@ class Run:
             in_place=self.in_place,
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
+            spills=_spills(self.plan, taken),
         )
         profile = _with_other_ranks(profile_of(taken.facts, recording, self.label), self.agreement)
         attribute = partial(lines_of_another_run, profile, self._repeated)
@@ -366,6 +369,14 @@ class Run:
 def _ignoring(plan: Plan, recording: Recording) -> Recording:
     """Note in the recording whether the user ignores the work of child processes."""
     return replace(recording, children=replace(recording.children, ignored=plan.ignore_children))
+
+
+def _spills(plan: Plan, taken: sessions.Taken) -> tuple[KernelSpills, ...] | None:
+    """Return what the session's kernels spill, if a limit asks for it."""
+    profile = taken.facts.profile
+    if not plan.spills or profile.on_cpu:
+        return None
+    return spills_of([*profile.kernels, *itertools.chain(*profile.variants)])
 
 
 def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:

@@ -459,8 +459,7 @@ def without_kernels(record: Profile) -> Profile:
 
 def _late(entry: _Entry, limit: Limit) -> Verdict:
     """The verdict of a limit that came after the profile."""
-    looks_at_kernels = bool(limit.patterns) or not limit.metric
-    if looks_at_kernels and not entry.record.kernels_kept:
+    if limit.of_kernels and not entry.record.kernels_kept:
         return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
     return _evaluated(entry.record, [limit])[0]
 

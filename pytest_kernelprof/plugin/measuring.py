@@ -125,13 +125,19 @@ class MeasuredTest(NamedTuple):
             agreement.gather(call, None)
             yield agreement
 
-    def needs(self) -> policy.Needs:
-        """Everything where nothing says less, else what the limits need."""
+    def needs(self, own: Iterable[Limit] = ()) -> policy.Needs:
+        """Everything where nothing says less, else what the limits need; spills only for a limit.
+
+        Args:
+            own: limits of what is measured alone, beside those of the test.
+        """
         limits = self.ledger.limits
         against = bool(self.settings.revision)  # which compares all that is exact
+        spills = any("binaries" in limit.sources for limit in (*limits, *own))
         if self.everything or not (limits or against):
-            return policy.EVERYTHING
+            return policy.EVERYTHING._replace(spills=spills)
         return policy.Needs(
+            spills=spills,
             device_times=any(limit.device_time for limit in limits),
             host_times=any("unprofiled" in limit.sources for limit in limits),
             memory=against or any("memory" in limit.sources for limit in limits),
@@ -236,7 +242,7 @@ def measure_block(
         asked: whether a limit or a snapshot judges the block.
     """
     kept: list[api.Profile] = []
-    plan = test.plan(test.needs())
+    plan = test.plan(test.needs(request.own.values() if request else ()))
     unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
         plan = plan._replace(inputs=False)

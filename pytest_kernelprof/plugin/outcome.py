@@ -215,6 +215,8 @@ def _none_applies(records: Records) -> str:
     verdicts = [one for one in records.verdicts if one.of_limit or one.outcome != "not judged"]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
+    if any(one.device == "cuda" for one in verdicts):
+        return f"nothing to judge: {'; '.join(dict.fromkeys(map(verdict_line, verdicts)))}"
     told = (f"{one.limit} ({one.why})" if one.patterns else one.limit for one in verdicts)
     return not_on_the_cpu(told)
 

@@ -39,9 +39,9 @@ _AddedOrRemoved = Literal["added", "removed", "renamed", "replaced"]
 _Retimed = Literal["slower", "faster", "reconfigured"]
 KernelChangeKind = Literal[_AddedOrRemoved, _Retimed, "moved", "operator"]
 """What became of kernels. "renamed": another variant of its family runs in its place (a matrix
-product with another tile); "replaced": something else does; "reconfigured": grid, block, registers
-or shared memory are others, whatever the time; "moved": it stands at another place; "operator":
-another operator launches it."""
+product with another tile); "replaced": something else does; "reconfigured": grid, block, registers,
+shared memory or spills are others, whatever the time; "moved": it stands at another place;
+"operator": another operator launches it."""
 
 ADDED_OR_REMOVED: tuple[KernelChangeKind, ...] = get_args(_AddedOrRemoved)
 RETIMED: tuple[KernelChangeKind, ...] = get_args(_Retimed)
@@ -138,7 +138,7 @@ class KernelSide(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         operators: operators around the launch, from the inside out.
         source: ``file:line`` of the user's code, empty where unknown.
         duration_us: microseconds on the device, over all repeats; None where not known.
-        grid, block, registers, shared_memory: as of ``Kernel``; None where not known.
+        grid, block, registers, shared_memory, spills: as of ``Kernel``; None where not known.
     """
 
     name: str
@@ -149,6 +149,7 @@ class KernelSide(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     block: tuple[int, int, int] | None = None
     registers: int | None = None
     shared_memory: int | None = None
+    spills: int | str | None = None
 
     @property
     def short_name(self) -> str:

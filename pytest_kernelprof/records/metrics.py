@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["exact", "timed", "shown"]
 Unit = Literal["count", "us", "bytes"]
-Source = Literal["profiled", "unprofiled", "memory", "compiler"]
+Source = Literal["profiled", "unprofiled", "memory", "compiler", "binaries"]
 
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
 
@@ -18,8 +18,8 @@ class MetricSpec(NamedTuple):
         name: as in ``Profile.metrics``.
         kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
         unit: "count", "us" or "bytes".
-        sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, or the
-            "compiler"'s own count.
+        sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, the
+            "compiler"'s own count, or the kernels' "binaries".
         devices: "cuda" and "cpu", those on which it can be had.
         judged: whether a baseline is exceeded by more of it. Of memsets healthy traces miss some;
             times are judged by margins that are asked for.
@@ -69,9 +69,15 @@ _TABLE = (
     MetricSpec("peak_memory", "exact", "bytes", ("memory",), judged=True),
     MetricSpec("allocations", "exact", "count", ("memory",), judged=True),
     MetricSpec("recompiles", "exact", "count", ("compiler",), _BOTH, judged=True),
+    MetricSpec("registers", "exact", "count", ("profiled",)),
+    MetricSpec("shared_memory", "exact", "bytes", ("profiled",)),
+    MetricSpec("spills", "exact", "bytes", ("binaries",)),
 )
 
 METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}
+
+OF_WORST_KERNEL = ("registers", "shared_memory", "spills")
+"""What single kernels need: of a call, the most that any of its kernels does."""
 
 SHARE_OF = {"launch_overhead": "latency", "exposed_comm_time": "gpu_busy"}
 """What a limit of so many percent is of, by what it limits."""

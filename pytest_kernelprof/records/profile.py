@@ -85,7 +85,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reason: of "undecided": its "interval" holds the limit, neighbouring rounds are too "alike"
             or too "few" for an interval, a "second look" does not confirm it, the GPU was
             "disturbed". Of "failed": "beyond" what other work on the GPU can explain.
-        metric, unit: what was judged ("times" is a ratio); empty for limits on kernel names.
+        metric, unit: what was judged ("times" is a ratio, "registers" are spilled ones of AMD);
+            empty for limits on kernel names.
         device: "cuda" or "cpu".
         allowed: the limit in the metric's unit; None for limits on kernel names.
         share: the limit as a fraction of ``share_of``, where it was written so.
@@ -100,7 +101,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         note: what a reader of the value should know, in words; of a count "incomplete" where
             events were lost.
         patterns: of limits on kernel names; None stands for ``...``.
-        hits, mismatch: what is wrong with the names.
+        hits, mismatch: what is wrong with the names; of limits on the worst kernel, that one.
         candidate: of a comparison, the callable that was judged.
         place: the line of the test that made the call, or the test's own.
         comparison: how the profile compares with its baseline; None of a limit that a test has.
@@ -116,7 +117,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
     reason: Reason = ""
     metric: str = ""
-    unit: Literal["", "count", "us", "bytes", "times"] = ""
+    unit: Literal["", "count", "us", "bytes", "times", "registers"] = ""
     device: Literal["cuda", "cpu"] = "cuda"
     allowed: float | None = None
     share: float | None = None
@@ -167,6 +168,8 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         launch: the host call that launched it; "unknown" where the profiler records none.
         operators: operators around the launch, from the inside out.
         source: ``file:line`` of the user's code, empty where unknown.
+        spills: bytes that each thread spills to local memory, stores and loads together (on AMD,
+            registers), or why they are not known; None unless a ``max_spills`` limit asked.
     """
 
     name: str
@@ -180,6 +183,13 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     launch: str
     operators: tuple[str, ...]
     source: str = ""
+    spills: int | str | None = None
+
+    def need(self, metric: str) -> int | None:
+        """What the kernel has of one of ``OF_WORST_KERNEL``; None where that is not known."""
+        # Each kernel has registers: a trace that tells of none does not tell of launches.
+        known = getattr(self, metric) if self.registers or metric == "spills" else None
+        return known if isinstance(known, int) else None
 
     @property
     def short_name(self) -> str:

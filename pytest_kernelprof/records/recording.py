@@ -111,6 +111,20 @@ class GraphNodes(msgspec.Struct, frozen=True, array_like=True):
     conditional: bool = False
 
 
+class KernelSpills(msgspec.Struct, frozen=True, array_like=True):
+    """What was found out about the spills of one compiled kernel.
+
+    Attributes:
+        name, registers, threads: the kernel's name, registers a thread and threads a block.
+        spills: as of ``Kernel``.
+    """
+
+    name: str
+    registers: int
+    threads: int
+    spills: int | str
+
+
 class ChildProcesses(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was seen of the children of this process while rounds ran.
 
@@ -164,6 +178,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         roofline: which roof limits the call, from a session that recorded shapes.
         in_place: the tensors that the call changed, of its arguments and of what it holds.
         conditions: what the GPU was like while it was timed.
+        spills: of each kernel, where a limit asked for it; None where none did.
     """
 
     schema: int = 0
@@ -201,6 +216,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     roofline: Roofline | None = None
     in_place: tuple[str, ...] = ()
     conditions: Conditions | None = None
+    spills: tuple[KernelSpills, ...] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for what is noted of no metric of ours."""

@@ -410,8 +410,9 @@ def _configuration(old: compared.KernelSide, new: compared.KernelSide) -> str:
         "block": ["x".join(map(str, one.block or ())) for one in (old, new)],
         "registers": [str(one.registers) for one in (old, new)],
         "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
+        "spills": [str(one.spills) for one in (old, new) if isinstance(one.spills, int)],
     }
-    return ", ".join(f"{what} {a} -> {b}" for what, (a, b) in pairs.items() if a != b)
+    return ", ".join(f"{it} {' -> '.join(two)}" for it, two in pairs.items() if len({*two}) == 2)
 
 
 def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:

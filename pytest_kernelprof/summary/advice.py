@@ -433,6 +433,7 @@ _CURES = {
     "peak": "allocate less",
     "allocations": "allocate less often",
     "exposed": "overlap communication with other work",
+    **dict.fromkeys(("registers", "shared", "spills"), "use smaller tiles or other num_warps"),
     "recompiles": "find what compiles again with TORCH_LOGS=recompiles",
     "forbid": "avoid the forbidden kernel",
     "expect": "change the code, or the kernels that the test expects",
@@ -477,7 +478,7 @@ def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[st
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
         value = f"{one.measured:.0f}"
-        if one.unit in ("us", "bytes"):
+        if one.unit == "us" or (one.unit == "bytes" and one.metric != "spills"):
             value = repr(_spared(one) if one.unit == "us" else f"{value} B")
         if one.limit.startswith("max_memcpy") and one.qualifier:
             value += f", direction={one.qualifier!r}"

@@ -480,7 +480,8 @@ def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
         return elsewhere
     limits = wording.limits_of([profile])
     left = dict.fromkeys(wording.title(one) for one in limits if one.outcome == "not judged")
-    unjudged = (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
+    where = "not judged on the CPU" if profile.on_cpu else "not judged"
+    unjudged = (Cause(f"{where}: {', '.join(left)}"),) if left else ()
     return (*elsewhere, *unjudged)
 
 
@@ -642,7 +643,7 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
         wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
         for at, name in ((kernel.position - 1, kernel.kernel) for kernel in wrong):
             if [kind[0] for kind in launched[at : at + 1]] == [name]:  # else of a variant
-                found[at] = "forbidden" if one.hits else "not expected"
+                found[at] = "worst" if one.metric else "forbidden" if one.hits else "not expected"
         whys |= dict.fromkeys(_extra_on(judged, profile, one), f"only on rank {judged.rank}")
         if _ABOUT.get(one.metric.split("_")[0]) is _longest:
             whys[_longest_kind(one, judged)[0]] = "takes longest"
@@ -708,7 +709,7 @@ def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
     names = Counter(one.kernel for one in hits)
     ran = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
     chain = wording.chain(kernel.operators, kernel.name) if kernel and len(names) == 1 else ""
-    return Cause(with_chain(f"ran {ran}", chain), place)
+    return Cause(with_chain(ran if verdict.metric else f"ran {ran}", chain), place)
 
 
 _Kind = tuple[str, str, str]
@@ -827,15 +828,12 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "": _kernel_names,
-    "kernels": _launched,
-    "launches": _launched,
-    "cuda": _longest,
-    "exposed": _longest,
-    "latency": _call_time,
-    "launch": _call_time,
+    **dict.fromkeys(("kernels", "launches"), _launched),
+    **dict.fromkeys(("cuda", "exposed"), _longest),
+    **dict.fromkeys(("latency", "launch"), _call_time),
     "syncs": _waits,
-    "memcpys": _copies,
-    "memcpy": _copies,
+    **dict.fromkeys(("memcpys", "memcpy"), _copies),
+    **dict.fromkeys(("registers", "shared", "spills"), _kernel_names),
     "recompiles": lambda _, profile: Cause(wording.note_of(profile, "recompiles")),
 }
 """By the first word of the metric; limits on kernel names have none."""

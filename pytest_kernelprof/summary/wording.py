@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.environment import Conditions, Environment
+from pytest_kernelprof.records.metrics import OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
 
@@ -46,8 +47,8 @@ def title(verdict: Verdict) -> str:
     """A limit as it was written, for example ``max_memcpys(d2h)``."""
     if not verdict.qualifier or verdict.limit == "forbid_kernels":
         return verdict.limit
-    if verdict.limit == "max_kernels":
-        return f"max_kernels(match={verdict.qualifier!r})"
+    if verdict.limit.removeprefix("max_") in ("kernels", *OF_WORST_KERNEL):
+        return f"{verdict.limit}(match={verdict.qualifier!r})"
     return f"{verdict.limit}({verdict.qualifier})"
 
 
@@ -267,7 +268,8 @@ def amount(unit: str, value: float) -> str:
         return format_time(value)
     if unit == "times":
         return f"{value:.3f} times"
-    return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
+    words = f"{value:.0f}{' registers' * (unit == 'registers')}"
+    return format_bytes(value) if unit == "bytes" else words
 
 
 def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str]:

@@ -25,12 +25,17 @@ class Launched:
     Attributes:
         name: the full name. operators: around the launch, the innermost first.
         at: ``file:line`` of the user's code, or nothing. us: microseconds on the device.
+        registers: of a thread. shared_memory: bytes of a block. spills: bytes, or why they are not
+            known; None where nobody asked.
     """
 
     name: str
     operators: tuple[str, ...]
     at: str
     us: float
+    registers: int = 32
+    shared_memory: int = 0
+    spills: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,7 @@ def _launched(words: str, known: dict[str, Any]) -> list[Launched]:
         tuple(one.get("operators", ())),
         found["at"] or one.get("at", ""),
         float(found["us"] or one.get("us", 10.0)),
+        **{what: one[what] for what in ("registers", "shared_memory", "spills") if what in one},
     )
     return [launched] * int(found["times"] or 1)
 

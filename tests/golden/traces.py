@@ -17,13 +17,14 @@ from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts, with_lines
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile, Timeline
-from pytest_kernelprof.records.recording import HostTimings, MemoryUse, Recording
+from pytest_kernelprof.records.recording import HostTimings, KernelSpills, MemoryUse, Recording
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
 
 Event = dict[str, Any]
 
+_THREADS = 128
 _VERSIONS = {"torch": "2.11.0+cu130", "cuda": "13.0", "triton": "3.6.0", "python": "3.13"}
 
 
@@ -71,6 +72,11 @@ def _recording(call: Call) -> Recording:
     dispatch, floor = tuple(0.6 * us for us in latency), (5.0,) * len(latency)
     in_a_row = 0.9 * min(latency, default=0.0)
     on_cpu = call.device == "cpu"
+    spilled = {
+        (one.name, one.registers, _THREADS): one.spills
+        for one in call.kernels
+        if one.spills is not None
+    }
     busy = Conditions(blocks=2, contenders=(Neighbour(4711, 60),))
     versions = {"torch": "2.11.0+cpu", "python": "3.13"} if on_cpu else _VERSIONS
     return Recording(
@@ -86,6 +92,7 @@ def _recording(call: Call) -> Recording:
         compute_operators=tuple({one.name for one in call.kernels}) if on_cpu else None,
         host_timings=HostTimings(latency, dispatch, floor, in_a_row) if latency else None,
         memory=None if on_cpu else MemoryUse((call.peak_memory,) * 2, (0, 0)),
+        spills=tuple(KernelSpills(*of, spills) for of, spills in spilled.items()) or None,
         conditions=busy if call.disturbed else Conditions(blocks=2),
     )
 
@@ -142,7 +149,8 @@ def _launch(clock: _Clock, one: Launched, us: float) -> Iterator[Event]:
     started = max(launched + 2.0, clock.device + 1.0)
     clock.device = started + us
     on_device = {"correlation": clock.correlation, "device": 0, "stream": 7}
-    shape = {"grid": [64, 1, 1], "block": [128, 1, 1], "registers per thread": 32}
+    shape = {"grid": [64, 1, 1], "block": [_THREADS, 1, 1], "registers per thread": one.registers}
+    shape |= {"shared memory": one.shared_memory} if one.shared_memory else {}
     yield _span("kernel", one.name, started, us, 7, **on_device, **shape)
 
 

@@ -18,6 +18,9 @@ MARKERS = [
     "max_syncs(0)",
     'max_peak_memory("64 MB")',
     "max_allocations(0)",
+    "max_registers(128)",
+    'max_shared_memory("100 KB")',
+    'max_spills(0, match="gemm")',
 ]
 TEST = """
 @pytest.mark.{marker}

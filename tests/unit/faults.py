@@ -29,6 +29,7 @@ NUMBERS = (
     *("kernels", "launches", "memsets", "syncs", "cuda_time", "gpu_busy"),
     *("memcpys", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpys_pageable"),
     *("memcpy_bytes", "memcpy_bytes_h2d", "memcpy_bytes_d2h", "memcpy_bytes_d2d"),
+    *("registers", "shared_memory"),
 )
 FAR_US = 10_000_000.0
 ROWS = 30  # of these traces an activity and its call are never that far apart in the file

@@ -183,6 +183,19 @@ def test_another_grid_is_told_whatever_the_time() -> None:
     assert (change.baseline.grid, change.current.grid) == ((1, 1, 1), (2, 1, 1))
 
 
+def test_other_spills_are_told_where_both_sides_know_them() -> None:
+    def spilling(spills: int | str | None) -> list[Kernel]:
+        return [MLP[0], msgspec.structs.replace(MLP[1], spills=spills), *MLP[2:]]
+
+    (change,) = diff(spilling(0), spilling(7_872)).retimed
+    assert change.baseline
+    assert change.current
+    assert (change.kind, change.times) == ("reconfigured", 1)
+    assert (change.baseline.spills, change.current.spills) == (0, 7_872)
+    for one, other in ((0, 0), (None, 7_872), (0, "not compiled by Triton"), (7_872, None)):
+        assert not diff(spilling(one), spilling(other)).retimed
+
+
 def test_where_times_are_no_comparison_none_is_told() -> None:
     slow = [msgspec.structs.replace(one, duration_us=99.0, registers=64) for one in MLP]
     found = diff_profiles(profile(MLP), profile(slow), noticed=None)

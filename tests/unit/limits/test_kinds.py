@@ -259,6 +259,9 @@ EXAMPLES: dict[str, Any] = {
     "max_peak_memory": "1 B",
     "max_allocations": 0,
     "max_recompiles": 0,
+    "max_registers": 128,
+    "max_shared_memory": "100 KB",
+    "max_spills": 0,
     "expect_kernels": "mm",
     "forbid_kernels": "mm",
 }
@@ -280,6 +283,7 @@ def test_every_limit_shows_a_form_and_says_what_it_limits(name: str) -> None:
         ("unprofiled", {"max_latency", "max_launch_overhead"}),
         ("device_time", {"max_cuda_time", "max_exposed_comm", "max_launch_overhead"}),
         ("memory", {"max_peak_memory", "max_allocations"}),
+        ("binaries", {"max_spills"}),
         (
             "on_cpu",
             {"max_kernels", "max_latency", "max_recompiles", "expect_kernels", "forbid_kernels"},

@@ -12,6 +12,7 @@ from pytest_kernelprof.measure.policy import EVERYTHING, LOCK_TIMEOUT_S, Needs, 
     [
         (Needs(), Plan("cuda")),
         (Needs(memory=True), Plan("cuda", memory=True)),
+        (Needs(spills=True), Plan("cuda", spills=True)),
         (Needs(device_times=True), Plan("cuda", rounds=12, sample_on=True)),
         (
             Needs(host_times=True),
@@ -22,7 +23,7 @@ from pytest_kernelprof.measure.policy import EVERYTHING, LOCK_TIMEOUT_S, Needs, 
             Plan("cuda", rounds=12, host_rounds=12, memory=True, roofline=True, sample_on=True),
         ),
     ],
-    ids=["counts", "memory", "device times", "host times", "everything"],
+    ids=["counts", "memory", "spills", "device times", "host times", "everything"],
 )
 def test_a_plan_takes_what_is_needed_and_no_more(needs: Needs, plan: Plan) -> None:
     assert plan_of("cuda", needs) == plan

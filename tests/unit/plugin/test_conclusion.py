@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_record
-from records import CPU, SLOW, around, counted, mlp, of_ranks, profile
+from records import CPU, SLOW, absent, around, counted, mlp, of_ranks, profile
 
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.evaluate import evaluate
@@ -54,6 +54,13 @@ def test_all_violations_of_all_profiles_stand_in_one_failure() -> None:
     lines = words_of(found, LimitExceeded).splitlines()
     assert lines[:2] == ["max_kernels: 5 > 4 (+1 more limit exceeded)", "max_launches: 5 > 3"]
     assert "max_kernels: 5 > 1" in lines[2:]
+
+
+def test_a_test_whose_only_limit_finds_nothing_to_judge_is_skipped_with_the_reason() -> None:
+    found = of(judged(mlp(absent("spills", "nobody asked")), max_spills=0))
+    words = words_of(found, NotJudged)
+    assert words.startswith("nothing to judge: max_spills: spills not known of 5 of 5 kernels: ")
+    assert not words_of(of(judged(mlp(absent("spills")), max_spills=0, max_kernels=5)), NotJudged)
 
 
 def test_a_violated_limit_wins_over_a_number_that_could_not_be_had() -> None:

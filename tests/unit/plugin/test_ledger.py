@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import kernel, mlp, profile
+from records import counted, kernel, mlp, profile
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
@@ -180,6 +180,17 @@ def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path
     book.set_limit(parse_limit("forbid_kernels", ("k",), {}))
     outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
     assert outcomes == ["incomplete", "incomplete", "failed"]
+
+
+def test_a_limit_on_single_kernels_that_comes_too_late_is_incomplete(tmp_path: Path) -> None:
+    book = ledger()
+    of = profile((kernel("k"),) * (MOST_KERNELS // 2 + 1), [counted("registers", 32)])
+    for _ in range(3):
+        book.keep(measured(tmp_path, of), CALL)
+    book.set_limit(parse_limit("max_registers", (32,), {}))
+    assert [one.verdicts[0].outcome for one in book.records().profiles] == [
+        *("incomplete", "incomplete", "passed")
+    ]
 
 
 def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> None:

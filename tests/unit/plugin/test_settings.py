@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.limits.kinds import Limit, parse_limit
+from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.policy import Needs
+from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.settings import (
     GROUPS,
@@ -233,6 +236,25 @@ def test_what_is_said_of_the_rounds_is_handed_on(pytester: pytest.Pytester) -> N
     assert (plan.device, plan.flush_l2, plan.stacks, plan.warmup) == ("cpu", False, True, 5)
     assert (plan.lock_timeout_s, plan.who, plan.rounds) == (3.0, "test_it", 7)
     assert plan.ignore_children
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_ptxas_is_asked_for_a_limit_on_spills_alone(
+    pytester: pytest.Pytester, everything: bool
+) -> None:
+    run, place = settings(pytester), cast(Any, None)
+    registers, spills = parse_limit("max_registers", (9,), {}), parse_limit("max_spills", (9,), {})
+
+    def asks(of: tuple[Limit, ...], own: tuple[Limit, ...] = ()) -> bool:
+        ledger = Ledger(Marks(of))
+        return (
+            MeasuredTest("t", place, "cuda", run, ledger, everything=everything).needs(own).spills
+        )
+
+    assert not asks((registers,))
+    assert not asks(())
+    assert asks((registers, spills))
+    assert asks((registers,), (spills,))
 
 
 def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:

@@ -144,13 +144,14 @@ def test_records_arrive_as_they_were() -> None:
 def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
     own = [
         plan_of("cpu", Needs()),
-        plan_of("cpu", Needs(host_times=True))._replace(warmup=3, who="b"),
+        plan_of("cpu", Needs(host_times=True, spills=True))._replace(warmup=3, who="b"),
     ]
     found = Ranks().all_do(lambda rank, here: plan_of_ranks(here.gather("the plan", own[rank])))
     assert [one.who for one in found] == ["", ""]
     assert [(one.warmup, one.rounds, one.host_rounds, one.sample_on) for one in found] == [
         (3, 12, 12, True)
     ] * 2
+    assert all(one.spills for one in found)
 
 
 def test_plans_for_different_kinds_of_devices_are_refused() -> None:

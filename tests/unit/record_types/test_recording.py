@@ -18,6 +18,7 @@ from pytest_kernelprof.records.recording import (
     ChildProcesses,
     GraphNodes,
     HostTimings,
+    KernelSpills,
     MemoryUse,
     Recording,
     Roofline,
@@ -62,6 +63,7 @@ EVERYTHING = Recording(
     roofline=Roofline("memory", "near it"),
     in_place=("x", "y"),
     conditions=Conditions(blocks=2, contenders=(Neighbour(17, 60),)),
+    spills=(KernelSpills("add", 32, 128, 8), KernelSpills("mm", 16, 64, "why")),
 )
 SOME = Recording(schema=codec.VERSION, device_kind="cpu", compute_operators=())
 

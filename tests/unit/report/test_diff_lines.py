@@ -83,6 +83,15 @@ def test_another_time_and_another_grid_are_told_with_both() -> None:
     ]
 
 
+def test_a_kernel_that_begins_to_spill_is_told_with_its_registers() -> None:
+    clean = msgspec.structs.replace(MLP[0], registers=128, spills=0)
+    spilling = msgspec.structs.replace(MLP[0], registers=255, spills=7_872)
+    told = " ".join(lines(profile([clean]), profile([spilling])))
+    assert "reconfigured: registers 128 -> 255, spills 0 -> 7872" in told
+    unknown = msgspec.structs.replace(spilling, spills=None)
+    assert "spills" not in " ".join(lines(profile([clean]), profile([unknown])))
+
+
 def test_two_of_one_short_name_are_told_apart() -> None:
     old, new = (kernel(f"void f_kernel<{kind}>(int)", "op") for kind in ("int", "long"))
     assert [line.split() for line in lines(of(old), of(new))[1:3]] == [

@@ -40,7 +40,7 @@ from pytest_kernelprof.summary.records import Problem, Remedy
 from pytest_kernelprof.summary.run import summary_of
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
-SIZES = ("max_memcpy_bytes", "max_peak_memory")
+SIZES = ("max_memcpy_bytes", "max_peak_memory", "max_shared_memory")
 VALUES = {
     **dict.fromkeys(TIMES, "1us"),
     **dict.fromkeys(SIZES, "1 MB"),
@@ -71,6 +71,10 @@ RAISED = [
     ("max_memcpy_bytes", "", "bytes", 4_096, {}),
     ("max_memcpy_bytes", "d2h", "bytes", 4, {}),
     ("max_peak_memory", "", "bytes", 214_000_001, {}),
+    ("max_registers", "gemm", "count", 168, {}),
+    ("max_shared_memory", "", "bytes", 221_184, {}),
+    ("max_spills", "", "bytes", 7_872, {}),
+    ("max_spills", "gemm", "registers", 12, {}),
     ("max_cuda_time", "", "us", 250.0, {"high": 252.0}),
     ("max_cuda_time", "", "us", 2_345_678.0, {}),
     ("max_latency", "", "us", 0.04, {}),

@@ -84,6 +84,14 @@ def test_waits_and_copies_are_told_by_what_made_them() -> None:
     assert cause.text == "copied 4 MB: Memcpy DtoH (Device -> Pageable), from aten::to"
 
 
+def test_of_a_limit_on_single_kernels_the_worst_is_named() -> None:
+    one, other = (replace(MLP[0], name=f"k{n}", registers=n, source="k.py:7") for n in (40, 168))
+    of = profile([one, other], [counted("registers", 168), counted("shared_memory", 0)])
+    assert broken(of, max_registers=64) == [
+        Cause("max_registers: 168 > 64; k168, from aten::mm in aten::linear", Place("k.py", 7))
+    ]
+
+
 def test_a_time_is_told_by_what_takes_most_of_it() -> None:
     slow = mlp(timed("cuda_time", [50.0] * 12))
     (cause,) = broken(slow, max_cuda_time="10us")

@@ -19,11 +19,12 @@ NOT_SEEN = {
     "a waiting call lost": {"syncs"},
     "a kernel and its call lost": {
         *("kernels", "launches", "cuda_time", "gpu_busy", "kernels by name", "their operators"),
+        *("registers", "shared_memory"),
     },
     "the end lost": {
         *("kernels", "launches", "memsets", "syncs", "cuda_time", "gpu_busy", "memcpys"),
         *("memcpys_d2h", "memcpys_pageable", "memcpy_bytes", "memcpy_bytes_d2h"),
-        *("kernels by name", "their operators"),
+        *("kernels by name", "their operators", "registers", "shared_memory"),
     },
     "a kernel 1 ms late": {"gpu_busy"},
     "a kernel 1 ms early": {"gpu_busy", "kernels by name"},
