@@ -41,6 +41,7 @@ def signatures() -> str:
         "kernel_benchmark": KernelBenchmark.__call__,
         "kernel_benchmark.run": KernelBenchmark.run,
         "pytest_kernelprof.profile": api.profile,
+        "pytest_kernelprof.allow": pytest_kernelprof.allow.__init__,
     }
     lines = (
         textwrap.fill(f"{name}{_signature(call)}", 100, subsequent_indent="    ")

@@ -59,7 +59,8 @@ def public_names() -> list[str]:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    ranked = ("plugin.fixture", "api", "plugin.benchmark", "records.profile", "errors")
+    entries = ("plugin.fixture", "api", "plugin.benchmark", "allowances")
+    ranked = (*entries, "records.profile", "errors")
     order = {f"pytest_kernelprof.{name}": at for at, name in enumerate(ranked)}
     named = sorted(homes.items(), key=lambda one: (order[one[1]], one[0] != "KernelProfile"))
     return [f"{home}.{name}" for name, home in named]

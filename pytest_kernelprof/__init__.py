@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof import system as _system  # noqa: F401 (bound before any test runs)
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.allowances import allow
     from pytest_kernelprof.api import Profile, profile
     from pytest_kernelprof.errors import (
         CannotMeasureError,
@@ -47,6 +48,7 @@ __all__ = [
     "SnapshotError",
     "TraceError",
     "WrongResult",
+    "allow",
     "profile",
 ]
 
@@ -57,6 +59,7 @@ _HOMES = {
     "KernelProfile": "plugin.fixture",
     "KernelprofWarning": "plugin.fixture",
     "Profile": "api",
+    "allow": "allowances",
     "profile": "api",
 }
 
@@ -67,7 +70,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
-    return getattr(module, name)
+    return globals().setdefault(name, getattr(module, name))  # later uses look nothing up
 
 
 def _version() -> str:

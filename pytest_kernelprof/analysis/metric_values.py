@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.round_events import directions
+from pytest_kernelprof.analysis.round_events import allowed, allowed_spans, directions
 from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
 from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
 from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
@@ -40,11 +40,21 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
     return replace(found, rounds=times, value=value, low=low, high=high, block=block)
 
 
-def extended(metric: Metric, more: Sequence[float]) -> Metric:
-    """The metric with the rounds of further sessions; one that is not available stays so."""
+def extended(metric: Metric, more: Sequence[float], less: Sequence[float] = ()) -> Metric:
+    """The metric with the rounds of further sessions; one that is not available stays so.
+
+    Args:
+        less: how much of each of these rounds is allowed; empty where nothing is.
+    """
     if not more or metric.value is None:
         return metric
-    return metric_of(metric.name, (*metric.rounds, *more), metric.why)
+    found = metric_of(metric.name, (*metric.rounds, *more), metric.why)
+    return with_allowed(found, (*metric.allowed_rounds, *(less or [0] * len(more))))
+
+
+def with_allowed(metric: Metric, less: Sequence[float]) -> Metric:
+    """The metric with how much of each round lies in blocks of ``allow``."""
+    return replace(metric, allowed=tuple(less)) if any(less) and metric.rounds else metric
 
 
 def most_launches(metrics: Mapping[str, Metric]) -> float:
@@ -135,7 +145,13 @@ def device_metrics(
         "registers": _most_per_round(reading, kernels, acts.registers),
         "shared_memory": _most_per_round(reading, kernels, acts.shared_memory),
     }
+    of_calls = allowed_spans(reading, reading.trace.calls, "syncs")
+    less: dict[str, list[float]] = {
+        "syncs": [sum(map(bool, of_calls[list(of_round)])) for of_round in waits],
+        **_copies(reading, copies & allowed(reading, "copies").astype(bool)),
+    }
     found = {name: metric_of(name, values) for name, values in rounds.items()}
+    found |= {name: with_allowed(found[name], of) for name, of in less.items()}
     if lost := unrecorded_memsets(reading):
         why = f"not available: {lost} memset calls have no memset in the trace"
         found["memsets"] = absent("memsets", why)

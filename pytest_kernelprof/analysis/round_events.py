@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pytest_kernelprof.allowances import allowed_by
 from pytest_kernelprof.records import profile
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
@@ -15,6 +18,8 @@ from pytest_kernelprof.trace.correlation import ancestors, around, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Operators, Spans, Trace
     from pytest_kernelprof.trace.correlation import Reading
@@ -67,8 +72,36 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
             *(column[rows].tolist() for column in launch),
             _names_of_calls(reading, reading.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
+            repeat(""),
+            allowed(reading, "kernels")[rows],
         )
     )
+
+
+def allowed(reading: Reading, kind: str) -> NDArray[np.object_]:
+    """For each activity why it is allowed, else empty; on the CPU for each operator. The launch
+    decides."""
+    if reading.trace.device_kind == "cpu":
+        return allowed_spans(reading, reading.trace.operators, kind)
+    return allowed_spans(reading, reading.trace.calls, kind)[reading.call_of_activity]
+
+
+def allowed_spans(reading: Reading, spans: Calls | Operators, kind: str) -> NDArray[np.object_]:
+    """For each call or operator why it is allowed: the reason of the innermost block of ``allow``
+    for that kind in which it starts on its thread. One more at the end is that of ``NO_ID``."""
+    ops, prefix = reading.trace.operators, OwnNames(reading.trace.recording.nonce).allow
+    rows = ops.annotations(prefix).nonzero()[0]  # the outer ones first
+    if not len(rows):  # a view of one
+        return np.broadcast_to(np.array("", np.object_), len(spans) + 1)
+    found = np.full(len(spans) + 1, "", np.object_)
+    # A block that is left open, as one of a generator, proves nothing.
+    is_left = reading.layout.round_at(ops.end[rows]) == reading.round_of_operator[rows]
+    for row in rows[is_left].tolist():
+        kinds, reason = allowed_by(ops.name[row].removeprefix(prefix))
+        first, last = np.searchsorted(spans.start, (ops.start[row], ops.end[row]))
+        inside = (spans.thread[first:last] == ops.thread[row]) & (kind in kinds)
+        found[first:last][inside] = reason
+    return found
 
 
 def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
@@ -84,6 +117,8 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
             acts.bytes[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             chains(reading, operators_of_activities(reading, rows)),
+            repeat(""),
+            allowed(reading, "copies")[rows],
         )
     )
 
@@ -96,7 +131,8 @@ def directions(copies: Names) -> Names:
 def waits_of(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:
     """The waits of these rows of the calls; ``NO_ID`` where the call is not recorded."""
     chained = chains(reading, operators_of_calls(reading, rows))
-    return tuple(map(profile.Wait, _names_of_calls(reading, rows), chained))
+    whys = allowed_spans(reading, reading.trace.calls, "syncs")[rows]
+    return tuple(map(profile.Wait, _names_of_calls(reading, rows), chained, repeat(""), whys))
 
 
 def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
@@ -148,7 +184,7 @@ def different_rounds(
     different sequence the first round.
 
     Args:
-        names: the codes of the names of each round's kernels.
+        names: the codes of the names of each round's kernels, and of whether they are allowed.
         operators: the innermost operators of each round's kernels.
     """
     if len(names) < 2:
@@ -252,9 +288,10 @@ def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel,
     ops = reading.trace.operators
     names, us = ops.name[rows].tolist(), ((ops.end[rows] - ops.start[rows]) / 1e3).tolist()
     launch = (_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0, "operator")
+    columns = (names, us, chains(reading, rows.tolist()), allowed(reading, "kernels")[rows])
     return tuple(
-        profile.Kernel(name, duration, *launch, chain)
-        for name, duration, chain in zip(names, us, chains(reading, rows.tolist()), strict=True)
+        profile.Kernel(name, duration, *launch, chain, allowed=why)
+        for name, duration, chain, why in zip(*columns, strict=True)
     )
 
 
@@ -262,8 +299,9 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
     """The waits of the host for the device, a list of calls for each round. ``waiting``: see
     ``waiting_calls``.
 
-    One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
-    for a wait whose call the profiler does not record.
+    One wait an operator, however many calls it takes: the first stands for it, of those that are
+    not allowed if there are any. ``NO_ID`` stands for a wait whose call the profiler does not
+    record.
     """
     trace, of_round = reading.trace, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
@@ -272,13 +310,14 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
         # The profiler ends every recording with a wait: in our own sessions outside of the rounds.
         chosen[-1:] &= ~trace.calls.name[-1:].matching(vocabulary.CLOSING_CALL)
     seen: set[int] = set()
-    for call in chosen.nonzero()[0].tolist():
-        operator = int(reading.operator_of_call[call])
+    is_allowed = allowed_spans(reading, trace.calls, "syncs").astype(bool)
+    for call in sorted(chosen.nonzero()[0].tolist(), key=is_allowed.__getitem__):
+        operator = int(reading.users[reading.operator_of_call[call]])
         if operator != NO_ID and not trace.operators.annotation[operator]:
             if operator in seen:
                 continue
             seen.add(operator)
-        waits[of_round[call]].append(call)
+        insort(waits[of_round[call]], call)
     unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
     for at in reading.layout.round_at(trace.waits.start[unlinked]):
         if at != NO_ID:

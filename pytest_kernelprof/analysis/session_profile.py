@@ -93,9 +93,9 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     """
     profile, conditions = facts.profile, recording.conditions or Conditions()
     on_cpu, clock = profile.environment.kind == "cpu", profile.integrity.clock
-    more = recording.more_rounds
+    more, allowed = recording.more_rounds, recording.more_allowed
     found = {
-        name: metric_values.extended(metric, more.get(name, ()))
+        name: metric_values.extended(metric, more.get(name, ()), allowed.get(name, ()))
         for name, metric in profile.metrics.items()
     }
     timings = None if clock else recording.host_timings
@@ -286,11 +286,15 @@ def _facts(
     trace, fullest = reading.trace, _fullest(profile.metrics["kernels"])
     table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
     of_kernels = [round_events.operators_of_kernels(reading, of_round) for of_round in rows]
-    names = [table.name.codes[of_round] for of_round in rows]
+    is_allowed = round_events.allowed(reading, "kernels").astype(bool)
+    names = [2 * table.name.codes[of_round] + is_allowed[of_round] for of_round in rows]
+    less = [int(is_allowed[of_round].sum()) for of_round in rows]
+    kernels = metric_values.with_allowed(profile.metrics["kernels"], less)
     others = round_events.different_rounds(reading, fullest, names, of_kernels)
     profile = structs.replace(
         profile,
         rounds=reading.rounds,
+        metrics=profile.metrics | {"kernels": kernels},
         kernels=round_events.kernels_of(reading, rows[fullest]),
         variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )

@@ -22,13 +22,15 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL, SHARE_OF
-from pytest_kernelprof.records.profile import STATUSES, Hit, Mismatch, Verdict
+from pytest_kernelprof.records.profile import PARTS, STATUSES, Hit, Mismatch, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
+from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.document import Comparison
     from pytest_kernelprof.records.environment import Conditions
     from pytest_kernelprof.records.profile import Kernel, Metric, Place, Profile, Reason, Status
+
+_NO_LINES = "; allow= needs known lines (kernel_profile(fn), or stacks=True) and rounds that agree"
 
 EXPLAINED = 2.0
 """The largest factor by which other work makes a round longer."""
@@ -199,7 +203,8 @@ def _evaluate(profile: Profile, limit: Limit) -> Verdict:
         if metric.value is None:
             return replace(asked, outcome="incomplete", why=metric.why or "not measured")
         judge = _counted if metric.kind == "exact" else _timed
-        found = judge(profile, limit, asked, metric, metric.value)
+        metric, asked = _less_allowed(profile, limit, asked, metric)
+        found = judge(profile, limit, asked, metric, metric.value or 0.0)
     if found.outcome != "failed" and not profile.integrity.complete:
         # What is missing can only add to a count: only a count over its limit is certain.
         why = "; ".join(profile.integrity.problems)
@@ -220,6 +225,7 @@ def _asked(profile: Profile, limit: Limit) -> Verdict:
         share=limit.bound if limit.relative else None,
         patterns=limit.patterns,
         place=profile.place,
+        allow=limit.allow,
     )
 
 
@@ -235,6 +241,37 @@ def _counted(
         values=() if metric.stable else metric.rounds,
         note="" if profile.integrity.complete else "incomplete",
     )
+
+
+def _less_allowed(
+    profile: Profile, limit: Limit, asked: Verdict, metric: Metric
+) -> tuple[Metric, Verdict]:
+    """Return a count without what the limit leaves out, and the verdict that tells it.
+
+    Lines are known of one round. Those of others are the same only if all rounds count as much.
+    """
+    if not metric.rounds or not (limit.allow or metric.allowed):
+        return metric, asked
+    way, events = limit.qualifier, getattr(profile, PARTS[limit.metric.partition("_")[0]])
+    events = [one for one in events if not way or one.direction == way]
+    both = tuple(zip(metric.rounds, metric.allowed_rounds, strict=True))
+    asked = asked if len(set(both)) == 1 else replace(asked, allow=())
+    at_lines = (one for one in events if asked.leaves_out(one) and not one.allowed)
+    less = sum(one.bytes if asked.unit == "bytes" else 1 for one in at_lines)
+    rounds = tuple(count - allowed - less for count, allowed in both)
+    told = _apart(asked, max(metric.rounds) - max(rounds), events)
+    is_known = asked.allow == limit.allow and all(one.source for one in events)
+    if limit.allow and max(rounds) > limit.bound and not is_known:
+        told = replace(told, apart=f"{told.apart}{_NO_LINES}".removeprefix("; "))
+    return replace(metric, rounds=rounds, value=max(rounds)), told
+
+
+def _apart(asked: Verdict, less: float, events: Iterable[Any]) -> Verdict:
+    """Return the verdict with how much its limit leaves out, and why."""
+    reasons = Counter(filter(None, map(asked.leaves_out, events)))
+    words = [f"{why} x{n}" if n > 1 else why for why, n in reasons.most_common(3)]
+    size = format_bytes(less) if asked.unit == "bytes" else f"{less:.0f}"
+    return replace(asked, apart=f"{size} more allowed: {', '.join(words)}" if less else "")
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
@@ -284,7 +321,9 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     if limit.metric:
         (pattern,) = limit.patterns
         assert pattern is not None
-        found = max(sum(matches(one, pattern) for one in kernels) for kernels in sequences)
+        named = [[one for one in kernels if matches(one, pattern)] for kernels in sequences]
+        found = max(sum(not asked.leaves_out(one) for one in kernels) for kernels in named)
+        asked = _apart(asked, max(map(len, named)) - found, named[0])
         return _counted(profile, limit, asked, profile.metrics["kernels"], float(found))
     asked = replace(asked, measured=float(len(profile.kernels)))
     if limit.name == "forbid_kernels":
@@ -361,7 +400,8 @@ def hits(kernels: Sequence[Kernel], patterns: Patterns) -> tuple[Hit, ...]:
     return tuple(
         Hit(position, kernel.short_name, pattern)
         for position, kernel in enumerate(kernels, 1)
-        if (pattern := next((one for one in patterns if one and matches(kernel, one)), None))
+        if not kernel.allowed
+        and (pattern := next((one for one in patterns if one and matches(kernel, one)), None))
     )
 
 
@@ -397,7 +437,8 @@ def first_mismatch(kernels: Sequence[Kernel], patterns: Patterns) -> Mismatch | 
     """
     reachable = _skip_runs({0}, patterns)
     for position, kernel in enumerate(kernels, 1):
-        after = _skip_runs(_step(reachable, kernel, patterns), patterns)
+        stepped = reachable if kernel.allowed else _step(reachable, kernel, patterns)
+        after = _skip_runs(stepped, patterns)
         if not after:
             wanted = tuple(sorted(_written({patterns[i] for i in reachable if i < len(patterns)})))
             return Mismatch(len(kernels), position, kernel.short_name, kernel.operators, wanted)

@@ -39,6 +39,7 @@ class Limit(NamedTuple):
             callable may be slower.
         relative: whether ``bound`` is a fraction of the metric that ``SHARE_OF`` names.
         patterns: the patterns that kernels match; None stands for ``...``.
+        allow: files or source lines whose waits, copies or kernels do not count.
         reference: in comparisons, the other callable. check: compares their results.
     """
 
@@ -48,6 +49,7 @@ class Limit(NamedTuple):
     bound: float = 0.0
     relative: bool = False
     patterns: tuple[str | None, ...] = ()
+    allow: tuple[str, ...] = ()
     reference: Callable[..., Any] | None = None
     check: Any = "close"
 
@@ -192,10 +194,11 @@ def _how_many(parameter: str, given: int) -> str:
 # The limits. They check their arguments, whatever the type.
 
 
-def max_kernels(n: Any, *, match: Any = None) -> Limit:
+def max_kernels(n: Any, *, match: Any = None, allow: Any = ()) -> Limit:
     """At most this many kernels a call; match="copy" counts only those whose name or operator
     matches this regular expression (case ignored)."""
-    return _matched("max_kernels", "kernels", _whole(n), match)
+    found = _matched("max_kernels", "kernels", _whole(n), match)
+    return found._replace(allow=_places(allow))
 
 
 def max_launches(n: Any) -> Limit:
@@ -225,21 +228,23 @@ def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Li
     return Limit("max_latency", "", "latency", _time(time, us, ms))
 
 
-def max_memcpys(n: Any, *, direction: Any = None) -> Limit:
+def max_memcpys(n: Any, *, direction: Any = None, allow: Any = ()) -> Limit:
     """At most this many memory copies; direction="h2d" (d2h, d2d, p2p) counts only those."""
     way = _one_of("direction", direction, DIRECTIONS)
-    return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n))
+    return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n), allow=_places(allow))
 
 
-def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
+def max_memcpy_bytes(size: Any, *, direction: Any = None, allow: Any = ()) -> Limit:
     """At most this many bytes copied; direction="h2d" (d2h, d2d, p2p) counts only those."""
     way = _one_of("direction", direction, DIRECTIONS)
-    return Limit("max_memcpy_bytes", way, _directed("memcpy_bytes", way), _size(size))
+    metric = _directed("memcpy_bytes", way)
+    return Limit("max_memcpy_bytes", way, metric, _size(size), allow=_places(allow))
 
 
-def max_syncs(n: Any) -> Limit:
-    """At most this many waits of the host for the GPU."""
-    return Limit("max_syncs", "", "syncs", _whole(n))
+def max_syncs(n: Any, *, allow: Any = ()) -> Limit:
+    """At most this many waits of the host for the GPU; allow="logger.py" (or "logger.py:12") does
+    not count those of this file or line, likewise for copies and max_kernels."""
+    return Limit("max_syncs", "", "syncs", _whole(n), allow=_places(allow))
 
 
 def max_peak_memory(size: Any) -> Limit:
@@ -377,6 +382,18 @@ def _pattern(value: Any) -> str:
     return value
 
 
+def _places(value: Any) -> tuple[str, ...]:
+    """Files or their lines, one or several."""
+    found = (value,) if isinstance(value, str) else value
+    is_list = isinstance(found, (tuple, list))
+    if not is_list or not all(isinstance(one, str) and one.split(":")[0] for one in found):
+        raise TypeError(
+            f'allow={reprlib.repr(value)} is no file: expected one as "logger.py", a line of it as '
+            '"logger.py:12", or a list of them'
+        )
+    return tuple(one.replace("\\", "/") for one in found)
+
+
 def _speedup(times: float, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
     return Limit("min_speedup", f"{times:g}", metric, times, reference=reference)
 
@@ -424,7 +441,7 @@ _FORMS: dict[Callable[..., Limit], str] = {
     max_latency: 'max_latency("300us"), max_latency(us=300) or max_latency(ms=0.3)',
     max_memcpys: 'max_memcpys(0) or max_memcpys(0, direction="d2h"), with h2d, d2h, d2d or p2p',
     max_memcpy_bytes: 'max_memcpy_bytes("1 MB") or max_memcpy_bytes("1 MB", direction="h2d")',
-    max_syncs: "max_syncs(0)",
+    max_syncs: 'max_syncs(0) or max_syncs(0, allow="logger.py")',
     max_peak_memory: 'max_peak_memory("64 MB")',
     max_allocations: "max_allocations(0)",
     max_recompiles: "max_recompiles(0)",

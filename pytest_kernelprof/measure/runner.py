@@ -136,7 +136,8 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         recording = _ignoring(plan, replace(taken.recording, **noted))
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
-            lines = frame_lines(taken.reading.trace, taken.facts.operators["kernel"])
+            rows = itertools.chain.from_iterable(taken.facts.operators.values())
+            lines = frame_lines(taken.reading.trace, rows)
             profile = with_lines(profile, taken.facts, lines)
         sessions.refuse_blind(device, taken.facts)
         found.append(Measurement(profile, taken.file, recording, taken.timeline))
@@ -257,7 +258,10 @@ class Run:
         if self._timings:
             noted["host_timings"] = reduce(HostTimings.followed_by, self._timings.values())
         if self._later_sessions:
-            noted["more_rounds"] = _joined(list(self._later_sessions.values()))
+            later = list(self._later_sessions.values())
+            noted["more_rounds"] = _joined(later, "rounds")
+            more = _joined(later, "allowed_rounds")
+            noted["more_allowed"] = {name: of for name, of in more.items() if any(of)}
         if policy.lacks_rounds(self.plan, self._history):
             noted["no_times"] = dict.fromkeys(_OF_ROUNDS, "further rounds stayed incomplete")
         return _ignoring(self.plan, replace(self._session().recording, **noted))
@@ -379,11 +383,11 @@ def _spills(plan: Plan, taken: sessions.Taken) -> tuple[KernelSpills, ...] | Non
     return spills_of([*profile.kernels, *itertools.chain(*profile.variants)])
 
 
-def _joined(later: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
-    """Return the rounds of further sessions, by metric."""
+def _joined(later: Sequence[SessionFacts], of: str) -> dict[str, tuple[float, ...]]:
+    """Return a field of metrics with a value for each round, of further sessions, by metric."""
     names = [name for name in later[0].profile.metrics if "profiled" in METRICS[name].sources]
     return {
-        name: tuple(value for facts in later for value in facts.profile.metrics[name].rounds)
+        name: tuple(value for facts in later for value in getattr(facts.profile.metrics[name], of))
         for name in names
     }
 

@@ -255,6 +255,9 @@ class Ledger:
         lined = with_lines_if(self._lines or is_over, measurement)
         if lined is not measurement.profile:
             record = replace(lined, place=request.place)
+            # Only now is known which lines a limit allows.
+            if any(one.allow for one in limits):
+                verdicts = _evaluated(record, limits)
             verdicts = (*verdicts[: len(limits)], *self._by_baselines(record))
         record = replace(record, verdicts=verdicts, timeline=timeline, trace=trace)
         if lined is not measurement.profile and record.other_ranks:
@@ -459,7 +462,7 @@ def without_kernels(record: Profile) -> Profile:
 
 def _late(entry: _Entry, limit: Limit) -> Verdict:
     """The verdict of a limit that came after the profile."""
-    if limit.of_kernels and not entry.record.kernels_kept:
+    if (limit.of_kernels or limit.allow) and not entry.record.kernels_kept:
         return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
     return _evaluated(entry.record, [limit])[0]
 

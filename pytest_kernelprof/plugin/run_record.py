@@ -264,7 +264,7 @@ def for_tables(taken: profile.Profile, *, kernels: bool = False) -> profile.Prof
     there = [metric for metric in taken.metrics.values() if metric.value is not None]
     return replace(
         taken,
-        metrics={metric.name: replace(metric, rounds=()) for metric in there},
+        metrics={metric.name: replace(metric, rounds=(), allowed=()) for metric in there},
         second_look={},
         kernels=tuple(map(_with_less, taken.kernels[:most])),
         more_kernels=_groups(taken, most),

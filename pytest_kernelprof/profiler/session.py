@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from pytest_kernelprof.allowances import recorded_by
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.gpu import conditions, inventory, nvml
 from pytest_kernelprof.profiler import compiled_code, torch_profiler, unfinished_work
@@ -125,10 +126,11 @@ class Session:
         keeps some 140 bytes for as long as the process lives (torch 2.11). A call that has returned
         may have left work behind: that is looked at then, too.
         """
-        number = len(self._round_us)
+        number, names = len(self._round_us), self.names
         before = unfinished_work.at_work(self._first)
         self._first = self._first or before
-        with self._replays or contextlib.nullcontext():
+        allows = recorded_by(lambda text: inventory.bound().record_function(names.allow + text))
+        with allows, self._replays or contextlib.nullcontext():
             start = now_ns()
             _annotate(f"{self.names.begin}{number}")
             try:

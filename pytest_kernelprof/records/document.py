@@ -431,7 +431,7 @@ class _Packer:
         return {name: records.MetricValues(**_same(one, _VALUES)) for name, one in metrics.items()}
 
     def _kernel(self, kernel: records.Kernel) -> KernelRow:
-        name, *same, launch, operators, source, _ = astuple(kernel)
+        name, *same, launch, operators, source, _, _ = astuple(kernel)
         name, launch = self._name(name), self._name(launch)
         row = (name, *same, launch, tuple(map(self._name, operators)), self._name(source))
         return KernelRow(*row)

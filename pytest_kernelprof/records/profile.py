@@ -6,7 +6,9 @@ Also copies, waits, collectives, and one round event by event; and how limits fa
 from __future__ import annotations
 
 import statistics
-from typing import Literal, get_args
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -70,6 +72,9 @@ class Mismatch(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: tuple[str, ...] = ()
 
 
+PARTS = {"kernels": "kernels", "syncs": "waits", "memcpys": "copies", "memcpy": "copies"}
+"""What ``allow`` takes out of counts: a field of the profile, by the first word of the metric."""
+
 Reason = Literal["", "interval", "alike", "few", "second look", "disturbed", "beyond"]
 
 
@@ -109,6 +114,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             profile, also where a run document keeps only some of them. None of other verdicts.
         ranks: of a call on several ranks, those on which it fared so, the one that was judged
             first; empty where there is one rank.
+        allow: the files or source lines that the limit does not count.
+        apart: what was not counted, in words: ``2 more allowed: logging (logger.py:12)``.
     """
 
     limit: str
@@ -139,6 +146,24 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     comparison: ProfileComparison | None = None
     cause: Cause | None = None
     ranks: tuple[int, ...] = ()
+    allow: tuple[str, ...] = ()
+    apart: str = ""
+
+    def leaves_out(self, one: Kernel | Copy | Wait) -> str:
+        """Why a limit on a count does not count this: the block of ``allow`` that it is in, or its
+        source line, which ends in one of ``allow``; else empty. Launches all count."""
+        if self.metric.split("_")[0] not in PARTS:
+            return ""
+        line = "/" + one.source.replace("\\", "/")
+        texts = (line, line.rpartition(":")[0])
+        fits = any(fnmatchcase(text, f"*/{place}") for text in texts for place in self.allow)
+        return one.allowed or (line.rpartition("/")[2] if fits else "")
+
+    def counted(self, events: Iterable[Any]) -> dict[int, Any]:
+        """By place, from 0, the kernels, waits or copies that the limit counts."""
+        way, rows = self.qualifier, enumerate(events)
+        ours = (one for one in rows if not way or getattr(one[1], "direction", way) == way)
+        return {at: one for at, one in ours if not self.leaves_out(one)}
 
     @property
     def of_limit(self) -> bool:
@@ -168,6 +193,7 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         launch: the host call that launched it; "unknown" where the profiler records none.
         operators: operators around the launch, from the inside out.
         source: ``file:line`` of the user's code, empty where unknown.
+        allowed: of a block of ``allow``, why: ``logging (logger.py:12)``; not in run documents.
         spills: bytes that each thread spills to local memory, stores and loads together (on AMD,
             registers), or why they are not known; None unless a ``max_spills`` limit asked.
     """
@@ -183,6 +209,7 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     launch: str
     operators: tuple[str, ...]
     source: str = ""
+    allowed: str = ""
     spills: int | str | None = None
 
     def need(self, metric: str) -> int | None:
@@ -204,7 +231,7 @@ class Copy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         name: for example "Memcpy DtoH (Device -> Pageable)".
         direction: "h2d", "d2h", "d2d" or "p2p".
         bytes: size. duration_us: microseconds on the device.
-        operators, source: as for kernels.
+        operators, source, allowed: as for kernels.
     """
 
     name: str
@@ -213,14 +240,17 @@ class Copy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     duration_us: float
     operators: tuple[str, ...]
     source: str = ""
+    allowed: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One wait of the host for the device: the waiting call, its operators, its source line."""
+    """One wait of the host for the device: the waiting call, its operators, its source line, and
+    why it is allowed if it is."""
 
     call: str
     operators: tuple[str, ...]
     source: str = ""
+    allowed: str = ""
 
 
 class KernelGroup(msgspec.Struct, frozen=True, gc=False):
@@ -325,6 +355,7 @@ class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
         low, high: bounds of the value at 99 %; None where there are too few rounds.
         why: why there is no value, or what its reader should know; empty otherwise.
         block: rounds that count as one, by their median, since neighbours are alike.
+        allowed: how much of each round lies in blocks of ``allow``; empty where nothing does.
     """
 
     rounds: tuple[float, ...] = ()
@@ -333,6 +364,7 @@ class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     high: float | None = None
     why: str = ""
     block: int = 1
+    allowed: tuple[float, ...] = ()
 
 
 class Metric(MetricValues, frozen=True, gc=False, omit_defaults=True):
@@ -347,6 +379,11 @@ class Metric(MetricValues, frozen=True, gc=False, omit_defaults=True):
     name: str
     kind: Kind
     unit: Unit
+
+    @property
+    def allowed_rounds(self) -> tuple[float, ...]:
+        """How much of each round is allowed, zeros among them."""
+        return self.allowed or (0.0,) * len(self.rounds)
 
     @property
     def stable(self) -> bool:

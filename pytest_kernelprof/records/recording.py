@@ -28,6 +28,7 @@ class OwnNames:
         pause: our wait for the device before collection pauses.
         resume: where collection has gone on: what waits between a pause and this is ours or
             torch's.
+        allow: followed by what ``allowances.allowed_by`` reads: around a block of ``allow``.
         line: followed by ``file:line``: a source line of the user, in attribution runs only.
     """
 
@@ -40,7 +41,7 @@ class OwnNames:
         self.last_sentinel = self.prefix + "sentinel#last"
         self.setup = self.prefix + "setup"
         self.pause, self.resume = self.prefix + "pause", self.prefix + "resume"
-        self.line = self.prefix + "line#"
+        self.allow, self.line = self.prefix + "allow#", self.prefix + "line#"
 
 
 Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
@@ -174,7 +175,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         host_timings, memory: of calls that were not profiled.
         memory_why: why memory could not be watched, in words.
         second_look: a second, separate measurement of the host's times.
-        more_rounds: the rounds of further sessions, by metric.
+        more_rounds: the rounds of further sessions, by metric. more_allowed: of each of them, as
+            ``MetricValues.allowed`` has it.
         roofline: which roof limits the call, from a session that recorded shapes.
         in_place: the tensors that the call changed, of its arguments and of what it holds.
         conditions: what the GPU was like while it was timed.
@@ -213,6 +215,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory: MemoryUse | None = None
     memory_why: str = ""
     more_rounds: dict[str, tuple[Number, ...]] = {}
+    more_allowed: dict[str, tuple[Number, ...]] = {}
     roofline: Roofline | None = None
     in_place: tuple[str, ...] = ()
     conditions: Conditions | None = None

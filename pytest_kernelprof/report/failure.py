@@ -89,7 +89,7 @@ def _heads(
             head, between, rest = head.partition(" in ")
             rest, _, margin = rest.partition("), ")
             head, rest = (f"{head}, {margin}", f"{rest})") if margin else (head, rest)
-        elif not one.metric:
+        elif not one.metric or one.apart:
             head, between, rest = head.partition("; ")
         elif one.unit == "us" and one.outcome == "failed":
             sure = verdicts.how_sure(one)

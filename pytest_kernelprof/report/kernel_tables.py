@@ -203,7 +203,7 @@ def launches(
         yield from (_gone(one, names) for one in gone if one.at == at + 1)
         yield replace(
             row_of(kernel, names[kernel.name]),
-            line=_line(profile, kernel.source),
+            line=_line(profile, kernel),
             sign=marks.get(at) or (">" if at in guilty else "~" if at in slower else ""),
             at=at + 1,
             positions=str(at + 1),
@@ -230,12 +230,11 @@ def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
     return ", ".join(one.removesuffix("x1").removesuffix("x1") for one in told)
 
 
-def _line(profile: Profile, source: str) -> str:
+def _line(profile: Profile, one: Kernel | Copy | Wait) -> str:
     """The line that launched it; ``in`` that of the call, region or test where more is not known
     (code of a library alone, one-shot profiles)."""
-    if source:
-        return os.path.basename(source)
-    return f"in {wording.line_of(profile.place)}" if profile.place else ""
+    call = f"in {wording.line_of(profile.place)}" if profile.place else ""
+    return (os.path.basename(one.source) or call) + " (allowed)" * bool(one.allowed)
 
 
 def copy_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
@@ -256,7 +255,7 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[in
 
 
 def _call_row(profile: Profile, one: Copy | Wait, name: str) -> TableRow:
-    return TableRow(name, wording.chain(one.operators, name), _line(profile, one.source))
+    return TableRow(name, wording.chain(one.operators, name), _line(profile, one))
 
 
 def _marked(rows: Sequence[TableRow], guilty: Collection[int]) -> list[TableRow]:

@@ -480,10 +480,9 @@ def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[st
         value = f"{one.measured:.0f}"
         if one.unit == "us" or (one.unit == "bytes" and one.metric != "spills"):
             value = repr(_spared(one) if one.unit == "us" else f"{value} B")
-        if one.limit.startswith("max_memcpy") and one.qualifier:
-            value += f", direction={one.qualifier!r}"
-        elif one.qualifier:
-            value += f", match={one.qualifier!r}"
+        word = "direction" if one.limit.startswith("max_memcpy") else "match"
+        value += f", {word}={one.qualifier!r}" * bool(one.qualifier)
+        value += f", allow={[*one.allow]}" * bool(one.allow)
         yield f"{one.limit}({value}){' (5 % to spare)' * (one.unit == 'us')}"
 
 

@@ -57,7 +57,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     else:
         words = _values(verdict) if verdict.metric else _names(verdict)
     words += wording.on_ranks(verdict) + _doubt_after(verdict, doubt)
-    return f"{wording.title(verdict)}: {words}"
+    return f"{wording.title(verdict)}: {'; '.join(filter(None, [words, verdict.apart]))}"
 
 
 def _doubt_after(verdict: Verdict, doubt: str) -> str:
@@ -649,13 +649,15 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
             whys[_longest_kind(one, judged)[0]] = "takes longest"
     is_known = bool(found or whys) or any(one.comparison for one in failed)
     for one in (one for one in ours if one.metric in ("kernels", "launches")):
+        counted = [*one.counted(judged.kernels).values()]
         if pattern := one.qualifier:
-            matching = map(_kind_of, _matching(judged.kernels, pattern))
+            matching = map(_kind_of, _matching(counted, pattern))
             whys |= dict.fromkeys(matching, f"matches {pattern!r}")
         elif not is_known and not one.allowed:
-            whys |= dict.fromkeys(launched, "none is allowed")
+            whys |= dict.fromkeys(map(_kind_of, counted), "none is allowed")
         elif not is_known:
-            whys |= dict.fromkeys(filter(None, [_often(launched)]), wording.OFTEN)
+            often = _often(list(map(_kind_of, counted)))
+            whys |= dict.fromkeys(filter(None, [often]), wording.OFTEN)
     return {at: whys[kind] for at, kind in enumerate(launched) if kind in whys} | found
 
 
@@ -663,10 +665,9 @@ def offending_calls(profile: Profile, judged: Profile) -> tuple[frozenset[int], 
     """Return the waits and the copies, from 0, that broken limits count."""
     failed = [one for one in profile.verdicts if one.outcome == "failed" and one.of_limit]
     failed = [one for one in failed if wording.judged_rank(profile, one) is judged]
-    waits = judged.waits if any(one.metric == "syncs" for one in failed) else ()
-    ways = {one.qualifier for one in failed if one.metric.startswith("memcpy")}
-    counted = (at for at, one in enumerate(judged.copies) if ways & {"", one.direction})
-    return frozenset(range(len(waits))), frozenset(counted)
+    waits = (one.counted(judged.waits) for one in failed if one.metric == "syncs")
+    copies = (one.counted(judged.copies) for one in failed if one.metric.startswith("memcpy"))
+    return frozenset().union(*waits), frozenset().union(*copies)
 
 
 def unprofiled_words(profile: Profile) -> list[str]:
@@ -746,9 +747,8 @@ def _most_of(found: Sequence[_Kind], often: _Kind | None = None) -> Cause:
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
     """The kernels by kind. Which of them are extra is known only where none is allowed: else the
     place is the line of a kind that is there most often, or the call."""
-    kernels, pattern = profile.kernels, verdict.qualifier
-    if pattern:
-        kernels = tuple(_matching(kernels, pattern))
+    kernels = [*verdict.counted(profile.kernels).values()]
+    kernels = [*_matching(kernels, verdict.qualifier)] if verdict.qualifier else kernels
     kinds = list(map(_kind_of, kernels))
     lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
     often = _often(kinds)
@@ -800,14 +800,14 @@ def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float
 
 def _waits(verdict: Verdict, profile: Profile) -> Cause:
     call = f", called in {there}" if (there := wording.line_of(profile.place)) else ""
-    names = (f"wait in {one.call}{'' if one.source else call}" for one in profile.waits)
-    chains = ((wording.chain(one.operators), one.source) for one in profile.waits)
+    waits = verdict.counted(profile.waits).values()
+    names = (f"wait in {one.call}{'' if one.source else call}" for one in waits)
+    chains = ((wording.chain(one.operators), one.source) for one in waits)
     return _most_of([(name, *of) for name, of in zip(names, chains, strict=True)])
 
 
 def _copies(verdict: Verdict, profile: Profile) -> Cause:
-    way = verdict.qualifier
-    copies = [one for one in profile.copies if not way or one.direction == way]
+    copies = verdict.counted(profile.copies).values()
     cause = _most_of([(one.name, wording.chain(one.operators), one.source) for one in copies])
     size = format_bytes(sum(one.bytes for one in copies))
     return Cause(f"copied {size}: {cause.text}", cause.place) if copies else cause

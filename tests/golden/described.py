@@ -40,12 +40,17 @@ class Launched:
 
 @dataclass(frozen=True)
 class Beside:
-    """A wait of the host (its ``name`` is the call), or a copy of so many ``bytes``."""
+    """A wait of the host (its ``name`` is the call), or a copy of so many ``bytes``.
+
+    Attributes:
+        allowed: the reason and the line of a block of ``allow`` around it, if there is one.
+    """
 
     name: str
     operators: tuple[str, ...] = ()
     at: str = ""
     bytes: int = 4
+    allowed: str = ""
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,10 @@ def _events(call: Call) -> Iterator[Event]:
             make = _operator if call.device == "cpu" else _launch
             yield from make(clock, one, one.us * scale)
         for wait in call.waits:
-            yield from _wait(clock, wait, on_device=call.device != "cpu")
+            made = _wait(clock, wait, on_device=call.device != "cpu")
+            yield from _allowed(clock, wait, "syncs", made)
         for copy in call.copies:
-            yield from _copy(clock, copy)
+            yield from _allowed(clock, copy, "copies", _copy(clock, copy))
         yield _span("user_annotation", f"kernelprof::end#{number}", clock.tick(2), 1.0)
         clock.host = max(clock.host, clock.device) + 20
         if call.device != "cpu":
@@ -182,6 +183,15 @@ def _wait(clock: _Clock, wait: Beside, *, on_device: bool) -> Iterator[Event]:
         yield _span("cuda_runtime", wait.name, begun, 10.0, **ids)
     clock.tick(11.0)
     clock.leave()
+
+
+def _allowed(clock: _Clock, one: Beside, kind: str, made: Iterator[Event]) -> Iterator[Event]:
+    """These events, in a block of ``allow`` if they are allowed."""
+    begun = clock.tick(0.5 if one.allowed else 0.0)
+    yield from made
+    if one.allowed:
+        name = f"kernelprof::allow#{kind}#{one.allowed}"
+        yield _span("user_annotation", name, begun, clock.tick(0.5) - begun)
 
 
 def _copy(clock: _Clock, copy: Beside) -> Iterator[Event]:

@@ -22,15 +22,16 @@ FILES = sorted(ROOT.rglob("*.py"))
 STANDS_ON: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
+    "allowances": set(),
     "system": set(),
     "kernel_names": set(),
     "records": {"kernel_names"},
     "stats": {"records"},
     "trace": {"records", "stats"},
-    "analysis": {"records", "stats", "trace"},
+    "analysis": {"allowances", "records", "stats", "trace"},
     "gpu": {"records"},
     "distributed": {"records", "gpu"},
-    "profiler": {"records", "gpu", "distributed"},
+    "profiler": {"allowances", "records", "gpu", "distributed"},
     "measure": {"records", "stats", "trace", "analysis", "gpu", "distributed", "profiler"},
     "limits": {"records", "stats"},
     "comparison": {"records", "stats", "kernel_names"},
@@ -134,7 +135,7 @@ def code_lines(path: Path) -> int:
     return sum(bool(line) and line[0] != "#" and at not in docstrings for at, line in told)
 
 
-MODULES, LINES, LONGEST = 131, 27_000, 600
+MODULES, LINES, LONGEST = 132, 27_000, 600
 """What the package may have of them. Simplify first; a commit that raises them says why."""
 
 
