@@ -9,6 +9,7 @@ from numbers import Real
 from typing import NamedTuple
 
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
+_PREFIXES = {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _DURATION_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Compiled when the first limit with a unit is read: a run without one does not wait for it.
@@ -53,6 +54,26 @@ def parse_bytes(text: str) -> int:
             f"{text!r} has no known size unit; write B, KB, MB, GB, KiB, MiB or GiB, as in '1 MB'"
         )
     return math.floor(number * _BYTES[unit.lower()] + 0.5)
+
+
+def parse_rate(text: str, unit: str) -> float:
+    """Operations or bytes a second from a string such as ``"600 TFLOP/s"`` or ``"3 TB/s"``; the
+    fraction of a percentage.
+
+    Args:
+        unit: "FLOP/s" or "B/s".
+
+    Raises:
+        ValueError: no number, no known unit, nothing above zero, or more than 100 %; the message
+            shows the forms.
+    """
+    known = {"%": 0.01, **{f"{prefix}{unit}": scale for prefix, scale in _PREFIXES.items()}}
+    form = f'"3 T{unit}", or "80%" of the peak'
+    number, given = _split(text, "a rate", form)
+    if given not in known or not number or (given == "%" and number > 100):
+        of = ", ".join([*known][1:])
+        raise ValueError(f"{text!r} is neither above 0 in {of} nor up to 100%; write {form}")
+    return number * known[given]
 
 
 def parse_percent(text: str) -> float:
@@ -127,6 +148,12 @@ def format_bytes(count: float) -> str:
     return f"{count / scale:.3g} {unit}"
 
 
+def format_rate(unit: str, value: float) -> str:
+    """A rate in "FLOP/s" or "B/s" as ``612.4 TFLOP/s`` or ``3.12 TB/s``, four digits at most."""
+    scaled = time_unit([value], unit)
+    return f"{value / scaled.scale:.4g}{scaled.name}"
+
+
 def printable(text: str) -> str:
     """Make text safe for one line of a terminal: what has no glyph (control sequences, line ends,
     marks that change the direction of writing) becomes its escape."""
@@ -143,21 +170,29 @@ def name_of(called: object) -> str:
 
 
 class TimeUnit(NamedTuple):
-    """How the times of a column are written: scaled, with so many decimals."""
+    """How the times of a column, or rates, are written: scaled, with so many decimals."""
 
     name: str
     scale: float
     decimals: int
 
     def words(self, us: float, decimals: int | None = None) -> str:
-        """Return a time without its unit."""
+        """Return a value without its unit."""
         return f"{us / self.scale:.{self.decimals if decimals is None else decimals}f}"
 
 
-def time_unit(values: Iterable[float]) -> TimeUnit:
+def time_unit(values: Iterable[float], unit: str = "us") -> TimeUnit:
     """Choose the unit of microseconds: one decimal if the largest is below 1 ms, none above, and
-    milliseconds with two from 100 ms on."""
+    milliseconds with two from 100 ms on.
+
+    Args:
+        unit: of the values; of "FLOP/s" and "B/s" the prefix is chosen.
+    """
     largest = max(values, default=0.0)
+    if unit.endswith("/s"):
+        reached = (one for one in reversed(_PREFIXES.items()) if largest >= 0.9995 * one[1])
+        prefix, scale = next(reached, ("M", 1e6))
+        return TimeUnit(f" {prefix}{unit}", scale, 1 if largest >= 99.95 * scale else 2)
     if largest < 1e3:
         return TimeUnit("us", 1.0, 1)
     return TimeUnit("us", 1.0, 0) if largest <= 1e5 else TimeUnit("ms", 1e3, 2)

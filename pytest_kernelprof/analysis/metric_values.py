@@ -12,9 +12,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.round_events import allowed, allowed_spans, directions
-from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS, Rated
 from pytest_kernelprof.records.profile import QUEUED_US, Bound, Gaps, HostShares, Metric, RoundGaps
-from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline
+from pytest_kernelprof.records.recording import HostTimings, Recording, Roofline, Work
 from pytest_kernelprof.stats.intervals import median_interval
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Bools, Coded, Ints
 from pytest_kernelprof.trace.correlation import Reading
@@ -255,6 +255,48 @@ def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
         "peak_memory": metric_of("peak_memory", memory.peak_bytes),
         "allocations": metric_of("allocations", memory.device_allocations),
     }
+
+
+_NO_WORK = (
+    "not available: the shapes of operators were not recorded (a limit min_throughput or "
+    "min_bandwidth asks for it), or incompletely; say the work with kernel_profile.work(...)"
+)
+_SAID_AS: dict[Rated, str] = {"throughput": "flops", "bandwidth": "bytes"}
+
+
+def with_said(work: Mapping[Rated, Work], said: Mapping[Rated, int]) -> dict[Rated, Work]:
+    """The work of a call, by what the test says of it where it says something. Where an operator is
+    not known, neither is the precision in which it computes."""
+    found = dict(work)
+    for name, amount in said.items():
+        known = work.get(name, Work(why=_NO_WORK))
+        lost = ", ".join(known.unknown) if name == "throughput" else ""
+        why = f"the peak for {lost} is not known: write TFLOP/s" if lost else known.why
+        found[name] = Work(amount, peak=None if lost else known.peak, why=why)
+    return found
+
+
+def rate_metrics(work: Mapping[Rated, Work], busy: Metric) -> dict[str, Metric]:
+    """``throughput`` and ``bandwidth``, the work over ``gpu_busy``; and the peaks of both."""
+    found: dict[str, Metric] = {}
+    for name in _SAID_AS:
+        one, peak = work.get(name, Work(why=_NO_WORK)), f"peak_{name}"
+        found[name] = _rate(name, one, busy)
+        found[peak] = replace(absent(peak, one.why), value=one.peak)
+    return found
+
+
+def _rate(name: Rated, work: Work, busy: Metric) -> Metric:
+    if busy.value is None or work.amount is None or not all(busy.rounds):
+        why = work.why if work.amount is None else busy.why
+        return absent(name, why or "the call does nothing on the GPU")
+    metric = metric_of(name, [work.amount * 1e6 / us for us in busy.rounds])
+    if not work.unknown:
+        return metric
+    say = f"say that of a call with kernel_profile.work({_SAID_AS[name]}=...)"
+    why = f"the work of {', '.join(work.unknown)} is not known: {say}"
+    low = min(metric.rounds) if metric.low is None else metric.low
+    return replace(metric, value=None, low=low, high=None, why=why)
 
 
 def host_shares(reading: Reading, waits: Bools) -> HostShares | None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pytest_kernelprof.analysis.round_events import directions, kernels_of, operators_of_activities
+from pytest_kernelprof.records.metrics import Rated
 from pytest_kernelprof.records.profile import Kernel
-from pytest_kernelprof.records.recording import Roofline
-from pytest_kernelprof.trace.columns import Input, Trace
+from pytest_kernelprof.records.recording import Roofline, Work
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Input, Trace
 from pytest_kernelprof.trace.correlation import Reading, ancestors
 
 Inputs = Sequence[Input]
@@ -307,6 +309,7 @@ class Rate(NamedTuple):
         precision: of the arithmetic: "16", "tf32", "32" or "8"; empty where it does not show.
         duration_us: of its kernels together.
         peaks: those of the device; None where they are unknown.
+        runs: its kernels, by their places among those that were given.
     """
 
     operator: str
@@ -314,6 +317,7 @@ class Rate(NamedTuple):
     precision: str
     duration_us: float
     peaks: Peaks | None
+    runs: tuple[int, ...] = ()
 
     @property
     def of_compute(self) -> float | None:
@@ -352,13 +356,13 @@ def rates(
     """
     trace, parent = reading.trace, reading.parent
     amounts: dict[int, Amount] = {}
-    of_row: dict[int, list[Kernel]] = {}
-    for operator, kernel in zip(operators, kernels, strict=True):
+    of_row: dict[int, list[int]] = {}
+    for at, operator in enumerate(operators):
         for row in ancestors(parent, operator):
             amount = amounts.get(row) or _amount_of_row(trace, row)
             if amount is not None:
                 amounts[row] = amount
-                of_row.setdefault(row, []).append(kernel)
+                of_row.setdefault(row, []).append(at)
                 break
     # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
     # is not what the rest of the kernels do alone.
@@ -367,13 +371,52 @@ def rates(
         Rate(
             trace.operators.name[row],
             amount,
-            _precision(amount.dtype, of_row[row][0].name) if amount.matrix else "32",
+            _precision(amount.dtype, kernels[of_row[row][0]].name) if amount.matrix else "32",
             duration,
             peaks,
+            tuple(of_row[row]),
         )
         for row, amount in amounts.items()
-        if row not in around and (duration := sum(one.duration_us for one in of_row[row])) > 0
+        if row not in around
+        and (duration := sum(kernels[at].duration_us for at in of_row[row])) > 0
     )
+
+
+def work_of(reading: Reading, number: int, gpu: str) -> dict[Rated, Work]:
+    """The work of one round, by the metric that says it a second: that of its known operators.
+
+    The peak of arithmetic is that of the mix: all operations over the least time that they take,
+    each at the peak of its precision. So a part of the work over its peak is never more than the
+    whole over its own.
+
+    Args:
+        reading: of a session with ``shapes=True``.
+        gpu: the device's full name.
+    """
+    rows = np.concatenate([reading.activities(one)[number] for one in (KERNEL, MEMCPY, MEMSET)])
+    kinds, runs = reading.trace.activities.kind[rows], kernels_of(reading, rows)
+    # What bounds a copy from or to the host is another memory.
+    outside = (kinds == MEMCPY) & ~directions(reading.trace.activities.name[rows]).are("d2d")
+    operators = np.where(outside, NO_ID, operators_of_activities(reading, rows)).tolist()
+    found, peaks = rates(reading, operators, runs, peaks_of(gpu)), peaks_of(gpu)
+    unknown = sorted({*range(len(runs))}.difference(*(one.runs for one in found)))
+    flops, peakless = sum(one.amount.flops for one in found), f"the peaks of {gpu} are not known"
+    shares = [(one, one.of_compute) for one in found if one.amount.flops]
+    least_us = sum(share * one.duration_us for one, share in shares if share)
+    odd = next((f"{peakless} for {one.operator}" for one, share in shares if share is None), "")
+    why = (odd if peaks else peakless) or ("" if least_us else "nothing that is known computes")
+    computes = _first(runs[at] for at in unknown if kinds[at] == KERNEL)  # no copy or set does
+    moved, most = sum(one.amount.bytes for one in found), 1e9 * peaks.bandwidth if peaks else None
+    return {
+        "throughput": Work(flops, computes, None if why else 1e6 * flops / least_us, why),
+        "bandwidth": Work(moved, _first(runs[at] for at in unknown), most, "" if most else why),
+    }
+
+
+def _first(runs: Iterable[Kernel]) -> tuple[str, ...]:
+    """What they are launched by, or else are: the first three."""
+    names = tuple(dict.fromkeys((*one.operators, one.short_name)[0] for one in runs))
+    return (*names[:3], *([f"{len(names) - 3} more"] if names[3:] else []))
 
 
 def _amount_of_row(trace: Trace, row: int) -> Amount | None:

@@ -104,6 +104,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}
     if not on_cpu:
+        found |= metric_values.rate_metrics(recording.work, found["gpu_busy"])
         profile = _with_spills(profile, recording.spills)
         found["spills"] = _most_spilled(profile, recording.spills)
     why = metric_values.NOT_ON_THE_CPU if on_cpu else "not applicable on a GPU: see syncs"

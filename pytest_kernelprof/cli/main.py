@@ -13,7 +13,7 @@ from operator import methodcaller
 from typing import Any
 
 from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.records.metrics import COMPARED_KINDS, DIRECTIONS, METRICS
 from pytest_kernelprof.units import parse_bytes, parse_duration, printable
 
 _DESCRIPTION = """\
@@ -37,7 +37,7 @@ examples:
 kernelprof COMMAND --help describes a command."""
 
 
-_NAMES = [one for one in METRICS if not one.endswith(DIRECTIONS) and METRICS[one].kind != "shown"]
+_NAMES = [k for k, v in METRICS.items() if v.kind in COMPARED_KINDS and not k.endswith(DIRECTIONS)]
 
 AddOption = Callable[[argparse.ArgumentParser], object]
 

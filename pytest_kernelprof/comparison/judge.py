@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records import comparison
-from pytest_kernelprof.records.metrics import METRICS, MetricSpec
+from pytest_kernelprof.records.metrics import COMPARED_KINDS, METRICS, MetricSpec
 from pytest_kernelprof.records.profile import Metric, Profile, Reason, Status, Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 
@@ -58,8 +58,8 @@ def parse_allowance(text: str) -> Allowance:
     """
     name, colon, margin = text.partition(":")
     spec = METRICS.get(name)
-    if spec is None or spec.kind == "shown":
-        known = ", ".join(name for name, spec in METRICS.items() if spec.kind != "shown")
+    if spec is None or spec.kind not in COMPARED_KINDS:
+        known = ", ".join(name for name, spec in METRICS.items() if spec.kind in COMPARED_KINDS)
         raise ValueError(f"{name!r} is not a metric that can be judged; these are: {known}")
     example = f"{name}:{_EXAMPLES[spec.unit]}"
     if not colon or not margin.strip():
@@ -99,7 +99,7 @@ def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
             asked=False,
         )
         for name, spec in METRICS.items()
-        if spec.kind != "shown"
+        if spec.kind in COMPARED_KINDS
     }
     return {**usual, **{one.metric: one for one in written}}
 
@@ -237,7 +237,7 @@ def deltas(baseline: Profile, current: Profile) -> Iterator[comparison.MetricDel
         one, other = baseline.metrics.get(name), current.metrics.get(name)
         before = one.value if one is not None else None
         after = other.value if other is not None else None
-        if spec.kind != "shown" and before != after:
+        if spec.kind in COMPARED_KINDS and before != after:
             yield comparison.MetricDelta(
                 name=name,
                 baselines=(before,),

@@ -12,6 +12,9 @@ rounds may have been disturbed fully, or by something that happened once.
 - ``launch_overhead`` is a difference of two times, which other work alone can cause. It never fails
   on a shared GPU, nor does a limit that is a share of the latency.
 - Communication waits for other ranks, whatever delays them: its times never fail on a shared GPU.
+- A rate (``throughput``, ``bandwidth``) is work over ``gpu_busy``: other work only lowers it. So a
+  limit that is reached is proven, whatever disturbed the GPU. One that is not reached fails if
+  twice the rate of the fastest round is below it; also a share of the peak, which is no time.
 - A comparison: the candidate takes at least half of its fastest round, the reference at most its
   own fastest. So the true ratio is at most twice the ratio of the two.
 
@@ -30,7 +33,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL, SHARE_OF
 from pytest_kernelprof.records.profile import PARTS, STATUSES, Hit, Mismatch, Verdict
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
-from pytest_kernelprof.units import format_bytes
+from pytest_kernelprof.units import format_bytes, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -49,15 +52,18 @@ EXPLAINED = 2.0
 def beyond_contention(
     conditions: Conditions, metric: Metric, second: Metric | None, allowed: float
 ) -> float | None:
-    """Return the fastest round in microseconds if the limit is exceeded whatever else ran on the
-    GPU; None if that is not certain.
+    """Return the fastest round, in the unit of the metric, if the limit is exceeded whatever else
+    ran on the GPU; None if that is not certain.
 
     Args:
         second: the same metric by a second look, if there was one.
-        allowed: the limit in microseconds.
+        allowed: the limit in the unit of the metric.
     """
-    if not _only_contended(conditions) or not _is_one_time(metric.name):
+    is_rate = metric.kind == "rate"
+    if not _only_contended(conditions) or not (is_rate or _is_one_time(metric.name)):
         return None
+    if is_rate:
+        return max(metric.rounds) if EXPLAINED * max(metric.rounds) < allowed else None
     looks = [one for one in (metric, second) if one is not None and one.rounds]
     fastest = min((min(one.rounds) - _tax(one) for one in looks), default=0.0)
     return fastest if fastest > EXPLAINED * allowed else None
@@ -184,10 +190,11 @@ def _on_every_rank(profile: Profile, limit: Limit) -> Verdict:
 
 
 def _badness(verdict: Verdict) -> tuple[bool, int, float]:
-    """A key, less for worse: the outcome, then how far the value is above what is allowed. What is
-    not judged on one rank does not pass on all."""
-    above = (verdict.allowed or 0.0) - (verdict.measured or 0.0)
-    return verdict.outcome == "passed", STATUSES.index(verdict.outcome), above
+    """A key, less for worse: the outcome, then how far the value is above what is allowed; of a
+    rate how far below. What is not judged on one rank does not pass on all."""
+    room = (verdict.allowed or 0.0) - (verdict.measured or 0.0)
+    passed, badness = verdict.outcome == "passed", STATUSES.index(verdict.outcome)
+    return passed, badness, -room if verdict.is_floor else room
 
 
 def _evaluate(profile: Profile, limit: Limit) -> Verdict:
@@ -200,13 +207,19 @@ def _evaluate(profile: Profile, limit: Limit) -> Verdict:
         found = _named(profile, limit, asked)
     else:
         metric = profile.metrics[limit.metric]
-        if metric.value is None:
-            return replace(asked, outcome="incomplete", why=metric.why or "not measured")
+        known = metric.low if metric.value is None else metric.value
+        whole = profile.metrics[SHARE_OF[limit.metric]] if limit.relative else metric
+        if metric.value is None and known == 0.0:  # nothing is known of its work
+            return replace(asked, outcome="not judged", why=metric.why)
+        if known is None or (limit.relative and whole.value is None):
+            why = (metric if known is None else whole).why or "not measured"
+            return replace(asked, outcome="incomplete", why=why)
         judge = _counted if metric.kind == "exact" else _timed
-        metric, asked = _less_allowed(profile, limit, asked, metric)
-        found = judge(profile, limit, asked, metric, metric.value or 0.0)
-    if found.outcome != "failed" and not profile.integrity.complete:
-        # What is missing can only add to a count: only a count over its limit is certain.
+        left, asked = _less_allowed(profile, limit, asked, metric)
+        found = judge(profile, limit, asked, left, known if left.value is None else left.value)
+    if (found.outcome != "failed" or found.unit.endswith("/s")) and not profile.integrity.complete:
+        # What is missing can only add to a count: only a count over its limit is certain. Its work
+        # is missing, too.
         why = "; ".join(profile.integrity.problems)
         return replace(found, outcome="incomplete", reason="", why=why)
     return found
@@ -285,7 +298,8 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         if least <= allowed:
             outcome, reason = "undecided", "second look"
     beyond = beyond_contention(profile.conditions, metric, second, allowed)
-    if profile.conditions.disturbed:
+    proven = metric.kind == "rate" and outcome in ("passed", "not judged")
+    if profile.conditions.disturbed and not proven:
         outcome, reason = ("undecided", "disturbed") if beyond is None else ("failed", "beyond")
     return replace(
         asked,
@@ -301,6 +315,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         second_look=looked,
         fastest=beyond,
         note=metric.why,
+        why=f"at least {format_rate(metric.unit, value)}: {metric.why}" * (outcome == "not judged"),
     )
 
 
@@ -310,9 +325,14 @@ def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reas
     # With fewer rounds the median is judged; the verdict says how many there were.
     low = value if metric.low is None else metric.low
     high = value if metric.high is None else metric.high
-    if low > allowed:
+    is_kept, is_broken = high <= allowed, low > allowed
+    if metric.kind == "rate":
+        is_kept, is_broken = low >= allowed, high < allowed
+    if metric.value is None and not is_kept:  # the value may be any more
+        return "not judged", ""
+    if is_broken:
         return "failed", ""
-    return ("passed", "") if high <= allowed else ("undecided", "interval")
+    return ("passed", "") if is_kept else ("undecided", "interval")
 
 
 def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:

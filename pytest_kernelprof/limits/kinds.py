@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -11,8 +12,8 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS, OF_WORST_KERNEL
-from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time, parse_times
+from pytest_kernelprof.records.metrics import DIRECTIONS, METRICS, OF_WORST_KERNEL, Rated
+from pytest_kernelprof.units import parse_bytes, parse_percent, parse_rate, parse_time, parse_times
 
 COMPARISONS = ("min_speedup", "not_slower")
 """The limits on two callables, not on a profile."""
@@ -34,9 +35,9 @@ class Limit(NamedTuple):
             ``direction``, forbidden patterns, the speedup; empty otherwise.
         metric: the metric that is judged; empty for limits on kernel names, and for comparisons
             by the device's usual one.
-        bound: the largest value allowed, in the metric's unit; a fraction if ``relative``. For
-            ``min_speedup`` the smallest speedup, for ``not_slower`` the fraction by which the
-            callable may be slower.
+        bound: the largest value allowed, in the metric's unit; of a "rate" the smallest; a fraction
+            if ``relative``. For ``min_speedup`` the smallest speedup, for ``not_slower`` the
+            fraction by which the callable may be slower.
         relative: whether ``bound`` is a fraction of the metric that ``SHARE_OF`` names.
         patterns: the patterns that kernels match; None stands for ``...``.
         allow: files or source lines whose waits, copies or kernels do not count.
@@ -83,7 +84,7 @@ class Limit(NamedTuple):
     @property
     def device_time(self) -> bool:
         """Whether a profile needs enough profiled rounds for an interval."""
-        return "profiled" in self.sources and METRICS[self.metric].kind == "timed"
+        return "profiled" in self.sources and METRICS[self.metric].kind in ("timed", "rate")
 
 
 class Kind(NamedTuple):
@@ -153,6 +154,22 @@ def parse_assertion(name: str, value: Any) -> Limit:
     except (ValueError, TypeError) as error:
         form = "min_speedup(1.5)" if name == "min_speedup" else 'not_slower(by="2%")'
         raise MarkerError(f"{name}: {error}. Write {form}") from error
+
+
+def parse_work(flops: Any, moved: Any) -> dict[Rated, int]:
+    """Return the work that ``kernel_profile.work(flops=..., bytes=...)`` says.
+
+    Raises:
+        MarkerError: it says nothing, or no number from 1 to 10**18.
+    """
+    said: dict[Rated, Any] = {"throughput": flops, "bandwidth": moved}
+    with contextlib.suppress(ValueError):
+        found = {one: round(parse_times(n)) for one, n in said.items() if n is not None}
+        if found and all(1 <= one <= 10**18 for one in found.values()):
+            return found
+    given = f"flops={reprlib.repr(flops)}, bytes={reprlib.repr(moved)}"
+    form = "from 1 to 1e18 for one or both. Write kernel_profile.work(flops=2 * m * n * k)"
+    raise MarkerError(f"kernel_profile.work: {given}: expected a number {form}")
 
 
 def _unknown(name: str) -> str:
@@ -226,6 +243,16 @@ def max_exposed_comm(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) 
 def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
     """At most this time from the call until the GPU is done (median of the rounds)."""
     return Limit("max_latency", "", "latency", _time(time, us, ms))
+
+
+def min_throughput(rate: Any) -> Limit:
+    """At least this work a second of GPU time, or this share of the GPU's peak for its types."""
+    return _floor("min_throughput", "throughput", rate)
+
+
+def min_bandwidth(rate: Any) -> Limit:
+    """At least these bytes a second of GPU time, or this share of the peak of the GPU's memory."""
+    return _floor("min_bandwidth", "bandwidth", rate)
 
 
 def max_memcpys(n: Any, *, direction: Any = None, allow: Any = ()) -> Limit:
@@ -339,6 +366,13 @@ def _time_or_share(time: Any, us: Any, ms: Any) -> tuple[float, bool]:
     return _time(time, us, ms), False
 
 
+def _floor(name: str, metric: Rated, rate: Any) -> Limit:
+    unit = METRICS[metric].unit
+    if not isinstance(rate, str):
+        raise TypeError(f"{rate!r} has no unit; write a string with one")
+    return Limit(name, "", metric, parse_rate(rate, unit), relative=rate.strip().endswith("%"))
+
+
 def _number(unit: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{unit}={value!r} is not a number")
@@ -438,6 +472,8 @@ _FORMS: dict[Callable[..., Limit], str] = {
     max_exposed_comm: (
         'max_exposed_comm("50us"), max_exposed_comm(us=50) or max_exposed_comm("10%")'
     ),
+    min_throughput: 'min_throughput("600 TFLOP/s") or min_throughput("80%")',
+    min_bandwidth: 'min_bandwidth("3 TB/s") or min_bandwidth("80%")',
     max_latency: 'max_latency("300us"), max_latency(us=300) or max_latency(ms=0.3)',
     max_memcpys: 'max_memcpys(0) or max_memcpys(0, direction="d2h"), with h2d, d2h, d2d or p2p',
     max_memcpy_bytes: 'max_memcpy_bytes("1 MB") or max_memcpy_bytes("1 MB", direction="h2d")',

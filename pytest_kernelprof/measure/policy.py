@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.records.recording import DeviceKind
 
@@ -35,12 +35,14 @@ class Needs(NamedTuple):
         host_times: unprofiled calls, timed.
         memory: unprofiled calls whose memory is watched.
         spills: what ptxas says of the kernels.
+        work: the shapes of operators' inputs, which tell their work.
     """
 
     device_times: bool = False
     host_times: bool = False
     memory: bool = False
     spills: bool = False
+    work: bool = False
 
 
 EVERYTHING = Needs(device_times=True, host_times=True, memory=True)
@@ -61,6 +63,7 @@ class Plan(NamedTuple):
             operators from ranges of their name.
         roofline: whether shapes are recorded, for the work of each kernel, if the device is the
             limit.
+        work: whether shapes are recorded in any case, before verdicts are asked for.
         sample_on: whether rounds are added until a verdict on a time is reached.
         lock_timeout_s: how long to wait for other processes that hold the lock of the GPU.
         who: the name under which other processes see this one, a test for example.
@@ -77,6 +80,7 @@ class Plan(NamedTuple):
     stacks: bool = False
     inputs: bool = True
     roofline: bool = False
+    work: bool = False
     sample_on: bool = False
     lock_timeout_s: float = LOCK_TIMEOUT_S
     who: str = ""
@@ -93,7 +97,7 @@ WARMUP_OF_RANKS = 2
 """DistributedDataParallel rebuilds its buckets in its second step, with extra broadcasts."""
 _OF_ALL_RANKS = (
     *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
-    *("stacks", "roofline", "sample_on", "lock_timeout_s", "spills"),
+    *("stacks", "roofline", "work", "sample_on", "lock_timeout_s", "spills"),
 )
 """The fields of a plan that all ranks take at the largest value of any rank."""
 
@@ -128,6 +132,7 @@ def plan_of(device: DeviceKind, needs: Needs, *, rounds: int | None = None) -> P
         host_rounds=(rounds or TIMED_ROUNDS) if host else 0,
         memory=needs.memory,
         roofline=host,
+        work=needs.work and device == "cuda",
         sample_on=timed and rounds is None,
         spills=needs.spills,
     )
@@ -261,13 +266,14 @@ def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
 def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
     """Return the next step of a measurement; None if it is complete.
 
-    In order: warm-up calls, a session until it is sound, memory, host times; then, while verdicts
-    on times need it, a second look and further rounds; at last shapes, where the device is the
-    limit.
+    In order: warm-up calls, a session until it is sound, shapes where a limit needs them, memory,
+    host times; then, while verdicts on times need it, a second look and further rounds; at last
+    shapes, where the device is the limit.
     """
     return (
         _warm_up(plan, history)
         or _session(plan, history)
+        or _work(plan, history)
         or _memory(plan, history)
         or _host_times(plan, history)
         or _sampling(plan, history)
@@ -355,6 +361,11 @@ def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
     return _profile(plan, rest, batch=1)
 
 
+def _work(plan: Plan, history: Sequence[Shown]) -> RecordShapes | None:
+    tries = [one.complete for one in history if isinstance(one.step, RecordShapes)]
+    return RecordShapes() if plan.work and not any(tries) and len(tries) < TRIES else None
+
+
 def _memory(plan: Plan, history: Sequence[Shown]) -> WatchMemory | None:
     watched = any(isinstance(one.step, WatchMemory) for one in history)
     return WatchMemory(MEMORY_ROUNDS) if plan.memory and not watched else None
@@ -392,7 +403,7 @@ def _more_rounds(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdic
     if any(not batch[-1].complete for batch in _batches(history, ProfileRounds)):
         return None  # they stayed incomplete: the verdict stays undecided
     undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
-    timed = {one.metric for one in verdicts if one.unit == "us"}
+    timed = {one.metric for one in verdicts if one.unit in WITH_INTERVAL}
     wanted: list[tuple[int, type[Batch]]] = []
     is_short = _taken(history, ProfileRounds) < min(plan.rounds, TIMED_ROUNDS)
     if _any_from(undecided | timed if is_short else undecided, "profiled"):

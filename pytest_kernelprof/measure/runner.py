@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import with_waiting
-from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of
+from pytest_kernelprof.analysis.metric_values import with_said
+from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 from pytest_kernelprof.analysis.session_profile import SessionFacts, profile_of, with_lines
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.errors import IncompleteProfile
@@ -30,7 +31,7 @@ from pytest_kernelprof.profiler.trace_folder import TraceFile
 from pytest_kernelprof.profiler.triton_kernels import spills_of
 from pytest_kernelprof.profiler.unfinished_work import at_work, left_for_good
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, Rated
 from pytest_kernelprof.records.profile import Profile, Timeline, Verdict
 from pytest_kernelprof.records.recording import HostTimings, KernelSpills, Recording
 from pytest_kernelprof.trace.correlation import annotated_lines, frame_lines
@@ -73,6 +74,7 @@ def measure(
     judge: JudgeProfile | None = None,
     progress: Progress = policy.no_progress,
     agreement: Agreement = ALONE,
+    said: Mapping[Rated, int] | None = None,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable.
 
@@ -81,6 +83,7 @@ def measure(
             until a verdict is reached.
         progress: called before each round, outside of what is timed.
         agreement: of the ranks that make this call together.
+        said: the work of a call, as the test says it.
 
     Returns:
         The result of the first call, and the measurement. A profile that stays incomplete is
@@ -97,7 +100,7 @@ def measure(
     with sharing(device, plan.lock_timeout_s, plan.who):
         torch_profiler.prime(device)
         plan = agreed("the plan", plan, agreement)
-        run = Run(device, plan, call, arguments, label, judge, progress, agreement)
+        run = Run(device, plan, call, arguments, label, judge, progress, agreement, said or {})
         while isinstance(step := run.next_step(), policy.WarmUp):
             run.execute(step)
         # What the first call alone changes is the same in all rounds.
@@ -120,20 +123,28 @@ def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
 
 
 @contextlib.contextmanager
-def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
+def measure_once(
+    plan: Plan, label: str = "", said: Callable[[], Mapping[Rated, int]] = dict
+) -> Iterator[list[Measurement]]:
     """Profile a block once, without warm-up or retry. After the block, the measurement is in the
-    list."""
+    list.
+
+    Args:
+        said: returns the work of the block, as the test says it; called after the block.
+    """
     device = inventory.current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
         torch_profiler.prime(device)
         found: list[Measurement] = []
-        session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
+        shapes = plan.work or (device.kind == "cpu" and plan.inputs)
+        session = Session(device, stacks=plan.stacks, shapes=shapes)
         with session, session.autotuning.watched(), session.round():
             yield found
-        taken = sessions.read(session.export())
+        taken = sessions.read(session.export(), inputs="all" if plan.work else "presence")
         settled = not taken.facts.profile.integrity.cold
+        work = with_said(work_of(taken.reading, 0, device.name) if plan.work else {}, said())
         noted = {"one_shot": True, "settled": settled, "spills": _spills(plan, taken)}
-        recording = _ignoring(plan, replace(taken.recording, **noted))
+        recording = _ignoring(plan, replace(taken.recording, **noted, work=work))
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             rows = itertools.chain.from_iterable(taken.facts.operators.values())
@@ -189,6 +200,7 @@ class Run:
     judge: JudgeProfile | None = None
     progress: Progress = policy.no_progress
     agreement: Agreement = ALONE
+    said: Mapping[Rated, int] = field(default_factory=dict)
     result: Any = None
     in_place: tuple[str, ...] = ()
     watch: Watch = field(default_factory=unwatched)
@@ -255,6 +267,7 @@ class Run:
 
     def _recording(self) -> Recording:
         noted = self._noted | self._compiled()
+        noted["work"] = with_said(self._noted.get("work", {}), self.said)
         if self._timings:
             noted["host_timings"] = reduce(HostTimings.followed_by, self._timings.values())
         if self._later_sessions:
@@ -359,7 +372,11 @@ class Run:
         found = rates(shaped.reading, operators, kernels, peaks)
         busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
-        return Shown(step)
+        names = [[one.name for one in of.profile.kernels] for of in (facts, self._session().facts)]
+        is_whole = facts.profile.integrity.complete and names[0] == names[1]
+        if is_whole:
+            self._noted["work"] = work_of(shaped.reading, facts.fullest, self.device.name)
+        return Shown(step, complete=is_whole)
 
     def _with_progress(self, what: str, rounds: int, reason: str = "") -> RepeatedCall:
         """Return the call with progress, which is reported before each round and is not timed."""

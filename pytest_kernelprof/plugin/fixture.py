@@ -13,6 +13,7 @@ import pytest
 
 from pytest_kernelprof.api import Profile, refuse_no_callable
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
+from pytest_kernelprof.limits import kinds
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
@@ -251,6 +252,21 @@ class KernelProfile:
         """
         for limit in self._parsed(limits):
             self._test.ledger.set_limit(limit)
+
+    def work(self, *, flops: Any = None, bytes: Any = None) -> None:
+        """Say the work of the next call, or of the region around this line, for ``min_throughput``
+        and ``min_bandwidth``. It counts instead of what operators' shapes tell, once.
+
+        Args:
+            flops: floating-point operations of one call; of a matrix product ``2 * m * n * k``.
+            bytes: bytes that one call has to read and write.
+
+        Raises:
+            MarkerError: nothing is said, no number from 1 to 10**18, or the same twice.
+        """
+        request = partial(self._test.request, limits=("kernel_profile.work",))
+        with self._test.ledger.asking(request("it was refused")):
+            self._test.ledger.say_work(kinds.parse_work(flops, bytes), request("the work said"))
 
     def _parsed(self, limits: dict[str, Any]) -> Iterator[Limit]:
         """Limits by their keywords. A test may catch that one is refused; the conclusion does not,

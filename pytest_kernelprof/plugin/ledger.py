@@ -21,7 +21,7 @@ from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recor
 from pytest_kernelprof.summary import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.run_baseline import Baseline
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.profiler.trace_folder import TraceFile
+    from pytest_kernelprof.records.metrics import Rated
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
@@ -45,6 +46,10 @@ _NO_TRACE = (
     f"the trace of this profile was deleted: a test keeps the newest {MOST_TRACES} traces; save "
     "it right after the call, or write all with --kernelprof-trace-dir=DIR"
 )
+
+
+_NOTHING_FOLLOWED = "nothing was measured after it; say it before kernel_profile(fn) or in a region"
+_SAID_TWICE = "kernel_profile.work: said twice before one measurement; say the work of a call once"
 
 
 @dataclasses.dataclass(slots=True)
@@ -182,6 +187,7 @@ class Ledger:
         self._requests: dict[Request, None] = {}
         self._of_fixtures: set[Request] = set()
         self._for_fixtures = False
+        self._work: dict[Rated, tuple[int, Request]] = {}
         self._thread = system.Real.this_thread()
 
     def set_limit(self, limit: Limit) -> None:
@@ -233,6 +239,25 @@ class Ledger:
             request.refused = str(error) if isinstance(error, errors.KernelprofError) else ""
             raise
         self._requests.pop(request, None)
+
+    def say_work(self, said: Mapping[Rated, int], request: Request) -> None:
+        """Note the work of the measurement that is next or running: nothing else takes it.
+
+        Raises:
+            MarkerError: it was said already.
+        """
+        if self._work.keys() & said.keys():
+            raise errors.MarkerError(_SAID_TWICE)
+        request.refused = _NOTHING_FOLLOWED
+        self.ask(request)
+        self._work |= {name: (amount, request) for name, amount in said.items()}
+
+    def take_work(self) -> dict[Rated, int]:
+        """Return the work that the test said of the measurement that begins or ends now."""
+        said, self._work = self._work, {}
+        for _, request in said.values():
+            self._requests.pop(request, None)
+        return {name: amount for name, (amount, _) in said.items()}
 
     def so_far(self, profile: Profile) -> tuple[Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""

@@ -126,21 +126,23 @@ class MeasuredTest(NamedTuple):
             yield agreement
 
     def needs(self, own: Iterable[Limit] = ()) -> policy.Needs:
-        """Everything where nothing says less, else what the limits need; spills only for a limit.
+        """Everything where nothing says less, else what the limits need; spills and work only for a
+        limit.
 
         Args:
             own: limits of what is measured alone, beside those of the test.
         """
-        limits = self.ledger.limits
+        limits = (*self.ledger.limits, *own)
+        spills, work = (any(of in one.sources for one in limits) for of in ("binaries", "work"))
         against = bool(self.settings.revision)  # which compares all that is exact
-        spills = any("binaries" in limit.sources for limit in (*limits, *own))
         if self.everything or not (limits or against):
-            return policy.EVERYTHING._replace(spills=spills)
+            return policy.EVERYTHING._replace(spills=spills, work=work)
         return policy.Needs(
             spills=spills,
             device_times=any(limit.device_time for limit in limits),
             host_times=any("unprofiled" in limit.sources for limit in limits),
             memory=against or any("memory" in limit.sources for limit in limits),
+            work=work,
         )
 
 
@@ -170,7 +172,7 @@ def measure_call(
     Args:
         request: what the test asked for.
     """
-    ledger = test.ledger
+    ledger, said = test.ledger, test.ledger.take_work()
     if test.unmeasured:
         ledger.leave_out(test.unmeasured)
         return run_plainly(fn, arguments)
@@ -185,6 +187,7 @@ def measure_call(
                 judge=ledger.so_far,
                 progress=progress,
                 agreement=agreement,
+                said=said,
             )
             _keep(test, measurement, request)
             if test.after_call is not None and measurement.more is not None:
@@ -251,7 +254,7 @@ def measure_block(
     limits = request.own.values()
     with torch_profiler.held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
-            found = block.enter_context(runner.measure_once(plan, name))
+            found = block.enter_context(runner.measure_once(plan, name, test.ledger.take_work))
         yield kept
         with may_be_blind(test, limits) if asked else contextlib.nullcontext():
             block.close()

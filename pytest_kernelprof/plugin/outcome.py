@@ -229,7 +229,7 @@ def _warnings(records: Records, undecided: str) -> list[str]:
     ]
     for profile in records.profiles:
         metrics = [METRICS[one.metric] for one in profile.verdicts if one.metric in METRICS]
-        is_timed, kernels = any(one.kind == "timed" for one in metrics), profile.metrics["kernels"]
+        is_timed, kernels = any(one.kind != "exact" for one in metrics), profile.metrics["kernels"]
         if is_timed and profile.in_place:
             told.append(in_place_words(profile.in_place))
         if is_timed and not kernels.stable:

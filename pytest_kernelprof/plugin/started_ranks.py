@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +30,7 @@ from pytest_kernelprof.plugin import measuring
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.plugin.settings import Settings
+from pytest_kernelprof.records.metrics import Rated
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.system import now_s
 from pytest_kernelprof.units import whole_number
@@ -105,6 +106,7 @@ class Ranks:
                 settings=test.settings.changed(revision=None),
                 place=test.place,
                 unmeasured=test.unmeasured,
+                work=test.ledger.take_work(),
             )
             return _run(job, task)
 
@@ -214,6 +216,7 @@ class Job(NamedTuple):
         port: of the store. gpus: those that the ranks may use, by UUID; empty for all.
         plan, limits, settings, place: of the test.
         unmeasured: why nothing is measured; empty if it is.
+        work: of the first call of each rank, as the test says it.
     """
 
     size: int
@@ -225,11 +228,14 @@ class Job(NamedTuple):
     settings: Settings
     place: Place
     unmeasured: str
+    work: Mapping[Rated, int]
 
     def test(self) -> measuring.MeasuredTest:
         """The test as each rank measures it, with a ledger of its own."""
         given = self.plan.who, self.place, self.plan.device, self.settings
         ledger = Ledger(Marks(self.limits))
+        if self.work:
+            ledger.say_work(self.work, Request("work", limits=("kernel_profile.work",)))
         return measuring.MeasuredTest(*given, ledger, unmeasured=self.unmeasured)
 
 

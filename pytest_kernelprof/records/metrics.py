@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["exact", "timed", "shown"]
-Unit = Literal["count", "us", "bytes"]
-Source = Literal["profiled", "unprofiled", "memory", "compiler", "binaries"]
+Kind = Literal["exact", "timed", "rate", "shown"]
+Unit = Literal["count", "us", "bytes", "FLOP/s", "B/s"]
+Rated = Literal["throughput", "bandwidth"]
+"""The metrics that say the work of a call a second."""
+Source = Literal["profiled", "unprofiled", "memory", "compiler", "binaries", "work"]
+
+COMPARED_KINDS: tuple[Kind, ...] = ("exact", "timed")
+"""What baselines are compared by. A rate says no more there than ``gpu_busy``."""
 
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
 
@@ -16,10 +21,12 @@ class MetricSpec(NamedTuple):
 
     Attributes:
         name: as in ``Profile.metrics``.
-        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
-        unit: "count", "us" or "bytes".
+        kind: "exact" (a count), "timed" (judged with an interval), "rate" (likewise, but more is
+            better: limits are floors) or "shown" (never a limit).
+        unit: "count", "us", "bytes", "FLOP/s" (floating-point operations a second) or "B/s".
         sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, the
-            "compiler"'s own count, or the kernels' "binaries".
+            "compiler"'s own count, the kernels' "binaries", or the "work" that the operators'
+            shapes or the test tell.
         devices: "cuda" and "cpu", those on which it can be had.
         judged: whether a baseline is exceeded by more of it. Of memsets healthy traces miss some;
             times are judged by margins that are asked for.
@@ -66,6 +73,10 @@ _TABLE = (
     MetricSpec("latency", "timed", "us", ("unprofiled",), devices=_BOTH),
     MetricSpec("launch_overhead", "timed", "us", ("profiled", "unprofiled")),
     MetricSpec("overhead_per_launch", "shown", "us", ("profiled", "unprofiled")),
+    MetricSpec("throughput", "rate", "FLOP/s", ("profiled", "work")),
+    MetricSpec("bandwidth", "rate", "B/s", ("profiled", "work")),
+    MetricSpec("peak_throughput", "shown", "FLOP/s", ("work",)),
+    MetricSpec("peak_bandwidth", "shown", "B/s", ("work",)),
     MetricSpec("peak_memory", "exact", "bytes", ("memory",), judged=True),
     MetricSpec("allocations", "exact", "count", ("memory",), judged=True),
     MetricSpec("recompiles", "exact", "count", ("compiler",), _BOTH, judged=True),
@@ -78,6 +89,9 @@ METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}
 
 OF_WORST_KERNEL = ("registers", "shared_memory", "spills")
 """What single kernels need: of a call, the most that any of its kernels does."""
+WITH_INTERVAL: tuple[str, ...] = ("us", "FLOP/s", "B/s")
+"""The units of what is judged with an interval."""
 
 SHARE_OF = {"launch_overhead": "latency", "exposed_comm_time": "gpu_busy"}
+SHARE_OF |= {"throughput": "peak_throughput", "bandwidth": "peak_bandwidth"}
 """What a limit of so many percent is of, by what it limits."""

@@ -95,8 +95,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         device: "cuda" or "cpu".
         allowed: the limit in the metric's unit; None for limits on kernel names.
         share: the limit as a fraction of ``share_of``, where it was written so.
-        share_of: what ``share`` is of, in microseconds: the latency; of communication
-            ``gpu_busy``.
+        share_of: what ``share`` is of: the value of the metric that ``SHARE_OF`` names.
         measured: the value that was judged; of limits on kernel names how many kernels there are.
             low, high: its interval at 99 %, if it has one.
         rounds: how many rounds it was judged by. block: how many count as one.
@@ -124,7 +123,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
     reason: Reason = ""
     metric: str = ""
-    unit: Literal["", "count", "us", "bytes", "times", "registers"] = ""
+    unit: Literal["", "count", "us", "bytes", "times", "registers", "FLOP/s", "B/s"] = ""
     device: Literal["cuda", "cpu"] = "cuda"
     allowed: float | None = None
     share: float | None = None
@@ -164,6 +163,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         way, rows = self.qualifier, enumerate(events)
         ours = (one for one in rows if not way or getattr(one[1], "direction", way) == way)
         return {at: one for at, one in ours if not self.leaves_out(one)}
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether more is better."""
+        return self.limit.startswith("min_")
 
     @property
     def of_limit(self) -> bool:
@@ -352,7 +356,8 @@ class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_def
     Attributes:
         rounds: the value of each round.
         value: the largest round of a count, the median of a time; None if it was not measured.
-        low, high: bounds of the value at 99 %; None where there are too few rounds.
+        low, high: bounds of the value at 99 %; None where there are too few rounds. Of a rate whose
+            work is known in part there is ``low`` and no ``value``: it is at least that.
         why: why there is no value, or what its reader should know; empty otherwise.
         block: rounds that count as one, by their median, since neighbours are alike.
         allowed: how much of each round lies in blocks of ``allow``; empty where nothing does.
@@ -372,8 +377,7 @@ class Metric(MetricValues, frozen=True, gc=False, omit_defaults=True):
 
     Attributes:
         name: as in the reference, for example ``cuda_time``.
-        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
-        unit: "count", "us" or "bytes".
+        kind, unit: as in ``MetricSpec``.
     """
 
     name: str

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from pytest_kernelprof.records.environment import Conditions
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, Rated
 
 DeviceKind = Literal["cuda", "cpu"]
 
@@ -98,6 +98,23 @@ class Roofline(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The floating-point operations of one call, or the bytes that it reads and writes.
+
+    Attributes:
+        amount: how many; None where nobody could look.
+        unknown: the first operators and kernels whose work is not known, which makes it a lower
+            bound.
+        peak: what the device does of it in a second, at best; None where that is not known.
+        why: why there is no amount or no peak.
+    """
+
+    amount: Annotated[int, msgspec.Meta(ge=0, le=10**18)] | None = None
+    unknown: tuple[str, ...] = ()
+    peak: Annotated[float, msgspec.Meta(gt=0, le=1e18)] | None = None
+    why: str = ""
+
+
 class GraphNodes(msgspec.Struct, frozen=True, array_like=True):
     """What a CUDA graph is made of, with its child graphs.
 
@@ -178,6 +195,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         more_rounds: the rounds of further sessions, by metric. more_allowed: of each of them, as
             ``MetricValues.allowed`` has it.
         roofline: which roof limits the call, from a session that recorded shapes.
+        work: of one call, by the metric that says it a second: "throughput" and "bandwidth".
         in_place: the tensors that the call changed, of its arguments and of what it holds.
         conditions: what the GPU was like while it was timed.
         spills: of each kernel, where a limit asked for it; None where none did.
@@ -217,6 +235,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     more_rounds: dict[str, tuple[Number, ...]] = {}
     more_allowed: dict[str, tuple[Number, ...]] = {}
     roofline: Roofline | None = None
+    work: dict[Rated, Work] = {}
     in_place: tuple[str, ...] = ()
     conditions: Conditions | None = None
     spills: tuple[KernelSpills, ...] | None = None

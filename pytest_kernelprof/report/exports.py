@@ -15,16 +15,14 @@ from pytest_kernelprof.records.profile import STATUSES, Metric, Profile
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import printable
 
-_SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
-
 
 def named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
     """Return a metric's name, which ends in its unit, and its value."""
-    suffix = _SUFFIXES[metric.unit]
+    suffix = "" if metric.unit == "count" else f"_{metric.unit}".replace("/", "_per_").lower()
     name = metric.name if metric.name.endswith(suffix) else metric.name + suffix
     if metric.value is None:
         return name, None
-    return name, float(metric.value) if metric.unit == "us" else int(metric.value)
+    return name, int(metric.value) if metric.kind == "exact" else float(metric.value)
 
 
 # Properties in JUnit files.

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, Source
 from pytest_kernelprof.records.document import Comparison
+from pytest_kernelprof.records.metrics import WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
 from pytest_kernelprof.report import kernel_tables
 from pytest_kernelprof.report.tables import Style, Table, plain, width_of, wrapped
@@ -91,7 +92,7 @@ def _heads(
             head, rest = (f"{head}, {margin}", f"{rest})") if margin else (head, rest)
         elif not one.metric or one.apart:
             head, between, rest = head.partition("; ")
-        elif one.unit == "us" and one.outcome == "failed":
+        elif one.unit in WITH_INTERVAL and one.outcome == "failed":
             sure = verdicts.how_sure(one)
             rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
             head = head.replace(f" ({sure})", "", 1)

@@ -274,8 +274,8 @@ def metric_table(profile: Profile) -> Table:
     for one in profile.metrics.values():
         named = "operators" if profile.on_cpu and one.name == "kernels" else one.name
         interval = ""
-        if one.unit == "us" and one.low is not None and one.high is not None:
-            interval = f"{format_time(one.low)} to {format_time(one.high)}"
+        if one.kind != "exact" and one.low is not None and one.high is not None:
+            interval = " to ".join(wording.amount(one.unit, us) for us in (one.low, one.high))
         if one.value:
             rows.append((named, wording.amount(one.unit, one.value), interval, one.why))
     name, note = Column("metric", kind="name"), Column("note", kind="words")

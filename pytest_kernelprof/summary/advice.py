@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_kernelprof.records.comparison import KEPT_COUNTS, LIMIT_OF
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
@@ -424,7 +424,7 @@ def _on(device: str) -> str:
 _FEWER = "launch fewer kernels (fuse them, torch.compile)"
 _CURES = {
     **dict.fromkeys(("kernels", "launches"), _FEWER),
-    "cuda": "make the slowest kernel faster",
+    **dict.fromkeys(("cuda", "throughput", "bandwidth"), "make the slowest kernel faster"),
     "latency": "spend less time on the host (CUDA graph, torch.compile)",
     "launch": "spend less time on the host (CUDA graph, torch.compile)",
     **dict.fromkeys(("syncs", "would"), "keep values on the GPU"),
@@ -454,7 +454,7 @@ def cure_words(profile: Profile, verdicts: Sequence[Verdict], causes: Sequence[C
     what = " and ".join(list(cures)[:2])
     for name, takes, chain in (one.text.partition(" takes ") for one in causes):
         how = " (shapes, dtype, layout)" if ", from aten::" in chain else ""
-        faster = f"{_NUMBER.sub('', name)} faster{how}"
+        faster = f"{_NUMBER.sub('', name.rpartition('; ')[2])} faster{how}"
         what = what.replace("the slowest kernel faster", faster) if takes else what
     if over and (any(one.sign == "+" for one in causes) or _of_one_rank(causes)):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
@@ -477,21 +477,25 @@ def _raised(verdicts: Iterable[Verdict], outcome: str = "failed") -> Iterator[st
         is_over = one.of_limit and one.outcome == outcome and one.metric and one.measured
         if not is_over or one.unit == "times":  # of callables, which asks for more
             continue
-        value = f"{one.measured:.0f}"
-        if one.unit == "us" or (one.unit == "bytes" and one.metric != "spills"):
-            value = repr(_spared(one) if one.unit == "us" else f"{value} B")
+        is_spared = one.unit in WITH_INTERVAL
+        value = repr(_spared(one)) if is_spared else f"{one.measured:.0f}"
+        if one.unit == "bytes" and one.metric != "spills":
+            value = repr(f"{value} B")
         word = "direction" if one.limit.startswith("max_memcpy") else "match"
         value += f", {word}={one.qualifier!r}" * bool(one.qualifier)
         value += f", allow={[*one.allow]}" * bool(one.allow)
-        yield f"{one.limit}({value}){' (5 % to spare)' * (one.unit == 'us')}"
+        yield f"{one.limit}({value}){' (5 % to spare)' * is_spared}"
 
 
 def _spared(verdict: Verdict) -> str:
-    """A time or share 5 % above what was measured, of three digits."""
+    """A time or share 5 % above what was measured, of three digits; a rate as much below."""
     most = max(verdict.measured or 0.0, verdict.high or 0.0) * _SPARE
+    if verdict.is_floor:
+        most = (verdict.low or verdict.measured or 0.0) / _SPARE
     if verdict.share is not None and verdict.share_of:
         return f"{most / verdict.share_of * 100:.3g}%"
-    return f"{float(f'{most:.3g}'):.10g}us"
+    rounded = float(f"{most:.3g}")
+    return f"{rounded:.10g}us" if verdict.unit == "us" else wording.amount(verdict.unit, rounded)
 
 
 _LOOSE = 2.0
@@ -502,8 +506,8 @@ def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
     marker on a parametrised test the largest value of all counts."""
     seen: defaultdict[tuple[str, str, float], list[tuple[Row, Verdict]]] = defaultdict(list)
     for row in rows:
-        for one in row.profile.verdicts:
-            if one.measured is not None and one.allowed and one.of_limit and one.metric in METRICS:
+        for one in (one for one in row.profile.verdicts if one.of_limit and not one.is_floor):
+            if one.measured is not None and one.allowed and one.metric in METRICS:
                 stem = row.test.id.partition("[")[0]
                 seen[stem, wording.title(one), one.allowed].append((row, one))
     found = []

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
-from pytest_kernelprof.records.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.records.metrics import METRICS, SHARE_OF, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary import wording
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS, _MOST_NAMED = 4, 2
-_WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
+_WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}  # else a peak
 _REASONS = {
     "interval": "too close to the limit to call",
     "alike": "neighbouring rounds are too alike",
@@ -78,7 +78,7 @@ def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
     if not (words := wording.beside_limit(verdict)):
         return "not measured"
-    if verdict.unit == "us":
+    if verdict.unit in WITH_INTERVAL:
         about = how_sure(verdict)
     elif verdict.values:
         values = ", ".join(f"{value:.0f}" for value in verdict.values)
@@ -102,8 +102,8 @@ def how_sure(verdict: Verdict) -> str:
 def _share(verdict: Verdict) -> str:
     if verdict.share is None:
         return ""
-    whole = _WHOLES[SHARE_OF.get(verdict.metric, "latency")]
-    return f"{verdict.share * 100:g}% of {whole} {format_time(verdict.share_of)}"
+    whole = _WHOLES.get(SHARE_OF.get(verdict.metric, "latency"), "the peak")
+    return f"{verdict.share * 100:g}% of {whole} {wording.amount(verdict.unit, verdict.share_of)}"
 
 
 def _excess(verdict: Verdict) -> str:
@@ -829,7 +829,7 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "": _kernel_names,
     **dict.fromkeys(("kernels", "launches"), _launched),
-    **dict.fromkeys(("cuda", "exposed"), _longest),
+    **dict.fromkeys(("cuda", "throughput", "bandwidth", "exposed"), _longest),
     **dict.fromkeys(("latency", "launch"), _call_time),
     "syncs": _waits,
     **dict.fromkeys(("memcpys", "memcpy"), _copies),

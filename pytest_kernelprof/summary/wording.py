@@ -12,7 +12,7 @@ from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.environment import Conditions, Environment
 from pytest_kernelprof.records.metrics import OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
-from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
+from pytest_kernelprof.units import TimeUnit, format_bytes, format_rate, format_time, time_unit
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -192,16 +192,13 @@ def pair(unit: str, value: float, allowed: float) -> tuple[str, str]:
     return pair[0], f"{allowed:g}us" if allowed and pair[1] == "0.0us" else pair[1]
 
 
-_SIGNS = {"passed": " <= ", "undecided": ", limit "}
-
-
 def beside_limit(verdict: Verdict) -> str:
     """The value beside its limit: ``5 > 1``; empty where there are none."""
     if verdict.measured is None or verdict.allowed is None:
         return ""
-    over = " < " if verdict.limit.startswith("min_") else " > "
+    over, kept = (" < ", " >= ") if verdict.is_floor else (" > ", " <= ")
     both = pair(verdict.unit, verdict.measured, verdict.allowed)
-    return _SIGNS.get(verdict.outcome, over).join(both)
+    return {"passed": kept, "undecided": ", limit "}.get(verdict.outcome, over).join(both)
 
 
 def changed(unit: str, baseline: float, current: float) -> str:
@@ -214,7 +211,7 @@ def interval(bounds: tuple[float | None, float | None] | None, unit: str = "us")
     low, high = bounds or (None, None)
     if low is None or high is None:
         return ""
-    scale = TimeUnit("", 1.0, 3) if unit == "times" else time_unit((low, high))
+    scale = TimeUnit("", 1.0, 3) if unit == "times" else time_unit((low, high), unit)
     return f"{SURE}{scale.words(low)}..{scale.words(high)}{scale.name}"
 
 
@@ -263,9 +260,9 @@ def percent(share: float) -> str:
 
 
 def amount(unit: str, value: float) -> str:
-    """A value: a time of microseconds, a size of bytes, a ratio, or a count."""
-    if unit == "us":
-        return format_time(value)
+    """A value: a time of microseconds, a rate, a size of bytes, a ratio, or a count."""
+    if unit == "us" or unit.endswith("/s"):
+        return format_time(value) if unit == "us" else format_rate(unit, value)
     if unit == "times":
         return f"{value:.3f} times"
     words = f"{value:.0f}{' registers' * (unit == 'registers')}"

@@ -60,6 +60,7 @@ class Call:
     Attributes:
         gpu_us: what all kernels of a round take together, a value a round; without, what the
             kernels take. latency_us: of calls that are not profiled.
+        work: by the metric that says it a second, how much of known operators, and what else ran.
         incomplete: whether the profiler lost events.
         pairs: of a revision's side: today's time over the revision's, a value a pair of processes.
         ranks: the same call on further ranks.
@@ -72,6 +73,7 @@ class Call:
     gpu_us: tuple[float, ...] = ()
     latency_us: tuple[float, ...] = ()
     peak_memory: int = 0
+    work: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
     incomplete: bool = False
     disturbed: bool = False
     pairs: tuple[float, ...] = ()
@@ -190,6 +192,10 @@ def _call(told: dict[str, Any], known: dict[str, Any], device: str) -> Call:
             told[name] = _series(told[name])
     for name in ("waits", "copies"):
         told[name] = tuple(Beside(**_tupled(one, "operators")) for one in told.get(name, ()))
+    told["work"] = tuple(
+        (metric, of["amount"], tuple(of.get("unknown", ())))
+        for metric, of in told.get("work", {}).items()
+    )
     told = _tupled(told, "pairs")
     return Call(kernels=tuple(kernels), ranks=ranks, **told)
 

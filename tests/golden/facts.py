@@ -390,7 +390,7 @@ FORMATS: Mapping[str, Callable[[str], Facts]] = {
 _SOURCES = {"against": "revision"}
 _WORST_FIRST = ("worse", "undecided", "not compared", "better", "changed", "same")
 _REASONS = (
-    (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
+    (r"(?:(?:max|min)_\w+|(?:forbid|expect)_kernels|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|worse than \S+ \()", "revision"),
     (r"worse than the earlier run\b", "earlier run"),

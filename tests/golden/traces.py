@@ -17,7 +17,13 @@ from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts, with_lines
 from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile, Timeline
-from pytest_kernelprof.records.recording import HostTimings, KernelSpills, MemoryUse, Recording
+from pytest_kernelprof.records.recording import (
+    HostTimings,
+    KernelSpills,
+    MemoryUse,
+    Recording,
+    Work,
+)
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
@@ -25,6 +31,7 @@ from pytest_kernelprof.trace.trace_text import write_trace
 Event = dict[str, Any]
 
 _THREADS = 128
+_PEAKS = {"throughput": 989.5e12, "bandwidth": 4800e9}
 _VERSIONS = {"torch": "2.11.0+cu130", "cuda": "13.0", "triton": "3.6.0", "python": "3.13"}
 
 
@@ -91,6 +98,10 @@ def _recording(call: Call) -> Recording:
         recompiles=0,
         compute_operators=tuple({one.name for one in call.kernels}) if on_cpu else None,
         host_timings=HostTimings(latency, dispatch, floor, in_a_row) if latency else None,
+        work={
+            metric: Work(int(amount), unknown, _PEAKS[metric])  # type: ignore[misc]
+            for metric, amount, unknown in call.work
+        },
         memory=None if on_cpu else MemoryUse((call.peak_memory,) * 2, (0, 0)),
         spills=tuple(KernelSpills(*of, spills) for of, spills in spilled.items()) or None,
         conditions=busy if call.disturbed else Conditions(blocks=2),

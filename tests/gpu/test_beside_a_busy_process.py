@@ -73,3 +73,23 @@ def test_compared(kernel_profile):
             "*min_speedup(2): *; EXCEEDED THOUGH CONTENDED: the fastest rounds give *",
         ]
     )
+
+
+def test_a_rate_that_is_reached_is_proven_and_one_far_from_it_fails(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.min_throughput("1 TFLOP/s")
+def test_reached(kernel_profile):
+    kernel_profile(torch.mm, x, x)
+@pytest.mark.min_throughput("50 PFLOP/s")
+def test_far(kernel_profile):
+    kernel_profile(torch.mm, x, x)
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*min_throughput: * < 50 PFLOP/s; EXCEEDED THOUGH CONTENDED: the fastest rounds give *"]
+    )

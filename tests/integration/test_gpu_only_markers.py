@@ -13,6 +13,8 @@ MARKERS = [
     'max_cuda_time("1us")',
     'max_launch_overhead("30%")',
     'max_exposed_comm("10%")',
+    'min_throughput("600 TFLOP/s")',
+    'min_bandwidth("80%")',
     "max_memcpys(0)",
     'max_memcpy_bytes("1 MB", direction="h2d")',
     "max_syncs(0)",

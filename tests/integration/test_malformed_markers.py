@@ -11,6 +11,9 @@ from reported import errors_of
 MALFORMED = [
     ("max_cuda_time(200)", "max_cuda_time: 200 has no unit*"),
     ('max_cuda_time("200 parsec")', "*no known time unit*"),
+    ("min_throughput(600)", "min_throughput: 600 has no unit*"),
+    ('min_throughput("600 TFLOPS/h")', "min_throughput: '600 TFLOPS/h' is neither above 0 in*"),
+    ('min_bandwidth("0%")', "min_bandwidth: '0%' is neither above 0 in MB/s, GB/s, TB/s*"),
     ("max_kernels(-1)", "max_kernels: -1 is negative*"),
     ("max_kernels(True)", "max_kernels: True is not a whole number*"),
     ("max_kernels()", "max_kernels: takes one value, got none*"),

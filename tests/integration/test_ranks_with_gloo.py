@@ -249,6 +249,9 @@ def test_raised(kernel_profile):
     kernel_profile.ranks(1).run(worker, (), how="raise")
 def test_cannot_be_pickled(kernel_profile):
     kernel_profile.ranks(2).run(lambda: 1)
+def test_work(kernel_profile):
+    kernel_profile.work(flops=32)
+    kernel_profile.ranks(1).run(worker, ())
 def test_how_many(kernel_profile):
     kernel_profile.ranks().run(worker)
 def test_no_number(kernel_profile):
@@ -480,6 +483,11 @@ def test_ranks_that_a_test_starts_are_judged_each(spawned: Seen) -> None:
     assert "max_kernels: 3 > 2 on ranks 2, 3" in spawned.line("test_four")
     (profile,) = spawned.profiles["test_four"]
     assert [one["rank"] for one in profile["other_ranks"]] == [1, 2, 3]  # type: ignore[attr-defined]
+
+
+def test_work_that_is_said_before_is_that_of_their_first_call(spawned: Seen) -> None:
+    assert len(spawned.profiles["test_work"]) == 1
+    assert "::test_work -" not in spawned.text
 
 
 @pytest.mark.parametrize(

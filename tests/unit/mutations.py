@@ -233,6 +233,11 @@ NOTES: dict[str, tuple[Any, ...]] = {
         {"launch_overhead": [1.0], "latency": [1.0]},
     ),
     "roofline": ({"roof": None, "reason": ""}, {"roof": "other", "reason": "1"}),
+    "work": (
+        {"throughput": {"amount": 10**12, "peak": 1e15}, "bandwidth": {"unknown": ["a"]}},
+        {"throughput": {"amount": -1}, "bandwidth": {"peak": 0.0}},
+        {"latency": {}},
+    ),
     "in_place": ([""], ["x" * 10_000]),
     "conditions": (
         {"blocks": -1},

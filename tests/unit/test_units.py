@@ -6,9 +6,11 @@ import pytest
 
 from pytest_kernelprof.units import (
     format_bytes,
+    format_rate,
     format_time,
     parse_bytes,
     parse_percent,
+    parse_rate,
     parse_time,
     whole_number,
 )
@@ -41,6 +43,42 @@ def test_sizes_become_bytes(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="MB"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("600 TFLOP/s", "FLOP/s", 600e12),
+        ("1.5PFLOP/s", "FLOP/s", 1.5e15),
+        ("80%", "FLOP/s", 0.8),
+        ("3 TB/s", "B/s", 3e12),
+        ("100 %", "B/s", 1.0),
+    ],
+)
+def test_rates_and_shares_of_a_peak_are_read(text: str, unit: str, value: float) -> None:
+    assert parse_rate(text, unit) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "3", "3 TB/h", "3 Tb/s", "3 TFLOP/s", "0 TB/s", "101%"])
+def test_what_is_no_rate_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match=r'write "3 TB/s", or "80%" of the peak'):
+        parse_rate(text, "B/s")
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "text"),
+    [
+        ("FLOP/s", 612.44e12, "612.4 TFLOP/s"),
+        ("FLOP/s", 989.5e12, "989.5 TFLOP/s"),
+        ("FLOP/s", 999.97e12, "1 PFLOP/s"),
+        ("B/s", 3.124e12, "3.124 TB/s"),
+        ("B/s", 570e9, "570 GB/s"),
+        ("B/s", 100.0, "0.0001 MB/s"),
+        ("FLOP/s", 0.0, "0 MFLOP/s"),
+    ],
+)
+def test_rates_are_shown_with_the_prefix_that_fits(unit: str, value: float, text: str) -> None:
+    assert format_rate(unit, value) == text
 
 
 def test_percentages_become_fractions() -> None:

@@ -88,6 +88,7 @@ def test_a_metric_that_is_named_twice_is_refused() -> None:
     [
         ("kernel:0", "'kernel' is not a metric that can be judged; these are: kernels, "),
         ("gpu_idle:5%", "'gpu_idle' is not a metric that can be judged"),
+        ("throughput:5%", "'throughput' is not a metric that can be judged"),
         ("cuda_time", "write cuda_time:5%"),
         ("cuda_time:", "write cuda_time:5%"),
         ("cuda_time:fast", "write for example cuda_time:5%"),

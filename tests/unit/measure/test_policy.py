@@ -137,6 +137,25 @@ def test_memory_is_watched_before_host_times_are_taken_and_verdicts_are_asked_fo
     ]
 
 
+def test_shapes_that_a_limit_needs_are_recorded_before_verdicts_are_asked_for() -> None:
+    assert steps(plan_of("cuda", Needs(device_times=True, work=True))) == [
+        WarmUp(0, 1),
+        ProfileRounds(12, flush_l2=True),
+        RecordShapes(),
+        Judge(),
+    ]
+
+
+def test_shapes_are_recorded_three_times_at_most_until_a_session_is_whole() -> None:
+    plan = plan_of("cuda", Needs(device_times=True, work=True))
+    taken = steps(plan, lambda step, _: Shown(step, complete=not isinstance(step, RecordShapes)))
+    assert taken.count(RecordShapes()) == 3
+
+
+def test_on_the_cpu_no_limit_needs_shapes() -> None:
+    assert not plan_of("cpu", Needs(device_times=True, work=True)).work
+
+
 def test_memory_alone_takes_no_times() -> None:
     assert steps(plan_of("cuda", Needs(memory=True))) == [
         WarmUp(0, 1),

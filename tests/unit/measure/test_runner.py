@@ -25,6 +25,7 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.policy import (
     TRIES,
     Plan,
+    ProfileRounds,
     RecordShapes,
     Shown,
     Step,
@@ -36,6 +37,7 @@ from pytest_kernelprof.measure.runner import Measurement, Run, measure, measure_
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.environment import Conditions, Integrity
+from pytest_kernelprof.records.metrics import Rated
 from pytest_kernelprof.records.profile import Bound, Profile, Verdict
 
 X = torch.ones(4)
@@ -474,12 +476,14 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
 ) -> None:
     asked: dict[str, Any] = {}
 
-    def session(repeated: RepeatedCall, rounds: int, **options: Any) -> sessions.Taken:
+    def session(repeated: RepeatedCall, rounds: int, *_: int, **options: Any) -> sessions.Taken:
+        asked.clear()
         asked.update(options, rounds=rounds, repeated=repeated)
         return recorded_session("memory")
 
     monkeypatch.setattr(sessions, "profile_rounds", session)
     run = a_run(Plan("cuda", flush_l2=flush_l2, roofline=True))
+    run.execute(ProfileRounds(1))
     run.execute(RecordShapes())
     assert run._noted["roofline"].roof == "compute"
     repeated = asked.pop("repeated")
@@ -488,6 +492,46 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
 
 
 LOST = Integrity(("a kernel is missing",))
+
+
+@pytest.mark.parametrize(
+    ("shaped", "sessions_taken", "known"),
+    [
+        ([("memory", None)], 2, True),
+        ([("memory", LOST), ("memory", None)], 3, True),
+        ([("memory", LOST)] * 3, 4, False),
+        ([("copies", None)] * 3, 4, False),
+    ],
+    ids=["at once", "incomplete once", "stays incomplete", "other kernels"],
+)
+@pytest.mark.parametrize("said", [{}, {"throughput": 10**12}], ids=["", "said"])
+def test_the_work_of_a_call_is_that_of_a_whole_session_with_its_kernels_or_is_said(
+    shaped: list[tuple[str, Integrity | None]],
+    sessions_taken: int,
+    known: bool,
+    said: dict[Rated, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, asked = iter([("memory", None), *shaped]), []
+
+    def session(*_: object, **options: Any) -> sessions.Taken:
+        asked.append(options.get("shapes", False))
+        return recorded_session(*next(left))
+
+    monkeypatch.setattr(sessions, "profile_rounds", session)
+    run = a_run(Plan("cuda", rounds=1, work=True))
+    run.said = said
+    metrics = finished(run).profile.metrics
+    assert asked == [False, *[True] * (sessions_taken - 1)]
+    busy = metrics["gpu_busy"].value or 0.0
+    throughput, peak = metrics["throughput"], metrics["peak_throughput"]
+    assert (throughput.value is not None) == (known or bool(said))
+    assert (metrics["bandwidth"].value is not None) == known
+    if said:
+        assert throughput.value == pytest.approx(1e18 / busy, rel=0.01)
+    elif not known:
+        assert "kernel_profile.work(...)" in throughput.why
+    assert (peak.value is not None) == known
 
 
 def undecided_once() -> Callable[[Profile], list[Verdict]]:

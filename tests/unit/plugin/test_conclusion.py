@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_record
 from records import CPU, SLOW, absent, around, counted, mlp, of_ranks, profile
 
+from pytest_kernelprof.analysis.metric_values import rate_metrics
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
@@ -17,6 +18,7 @@ from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.comparison import ProfileComparison
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import Work
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
@@ -47,6 +49,19 @@ def of(
 
 def test_kept_limits_are_nothing_to_tell() -> None:
     assert of(judged(mlp(), max_kernels=5)) == Conclusion()
+
+
+UNKNOWN = {"throughput": Work(0, unknown=("my::gemm",)), "bandwidth": Work(0)}
+BUSY = around("gpu_busy", 100.0)
+
+
+def test_a_test_with_nothing_but_unknown_work_skips_and_says_what_to_do() -> None:
+    of_unknown = mlp(BUSY, *rate_metrics(UNKNOWN, BUSY).values())
+    assert words_of(of(judged(of_unknown, min_throughput="80%")), NotJudged) == (
+        "nothing to judge: min_throughput: the work of my::gemm is not known: say that of a call "
+        "with kernel_profile.work(flops=...)"
+    )
+    assert of(judged(of_unknown, min_throughput="80%", max_kernels=5)) == Conclusion()
 
 
 def test_all_violations_of_all_profiles_stand_in_one_failure() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.kinds import Limit, parse_limit
+from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.policy import Needs
 from pytest_kernelprof.plugin.ledger import Ledger
@@ -21,6 +21,7 @@ from pytest_kernelprof.plugin.settings import (
     Settings,
     check_option,
 )
+from pytest_kernelprof.records.profile import Place
 
 SECONDS = "expected a number of seconds above zero, for example 600"
 
@@ -255,6 +256,20 @@ def test_ptxas_is_asked_for_a_limit_on_spills_alone(
     assert not asks(())
     assert asks((registers, spills))
     assert asks((registers,), (spills,))
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_floor_needs_work_also_where_a_region_alone_has_it(
+    pytester: pytest.Pytester, everything: bool
+) -> None:
+    place, run = Place("test_it.py", 1), settings(pytester)
+    floor = parse_keyword("min_bandwidth", "3 TB/s")
+    for of_test, own in (((floor,), ()), ((), (floor,))):
+        ledger = Ledger(Marks(of_test))
+        test = MeasuredTest("test_it", place, "cuda", run, ledger, everything=everything)
+        assert test.needs(own).work
+        assert test.plan(test.needs(own)).work
+    assert not MeasuredTest("test_it", place, "cuda", run, Ledger(Marks())).needs().work
 
 
 def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:

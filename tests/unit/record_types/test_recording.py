@@ -22,6 +22,7 @@ from pytest_kernelprof.records.recording import (
     MemoryUse,
     Recording,
     Roofline,
+    Work,
 )
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
@@ -62,6 +63,7 @@ EVERYTHING = Recording(
     more_rounds={"cuda_time": (1.5, 2.0), "kernels": (3.0, 3.0)},
     more_allowed={"kernels": (1.0, 0.0)},
     roofline=Roofline("memory", "near it"),
+    work={"throughput": Work(10**12, ("my::gemm",), 9.9e14), "bandwidth": Work(why="not known")},
     in_place=("x", "y"),
     conditions=Conditions(blocks=2, contenders=(Neighbour(17, 60),)),
     spills=(KernelSpills("add", 32, 128, 8), KernelSpills("mm", 16, 64, "why")),

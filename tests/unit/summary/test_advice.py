@@ -40,8 +40,10 @@ from pytest_kernelprof.summary.records import Problem, Remedy
 from pytest_kernelprof.summary.run import summary_of
 
 TIMES = ("max_cuda_time", "max_launch_overhead", "max_exposed_comm", "max_latency")
+RATES = {"min_throughput": "1 TFLOP/s", "min_bandwidth": "1 TB/s"}
 SIZES = ("max_memcpy_bytes", "max_peak_memory", "max_shared_memory")
 VALUES = {
+    **RATES,
     **dict.fromkeys(TIMES, "1us"),
     **dict.fromkeys(SIZES, "1 MB"),
     "expect_kernels": ["mm"],
@@ -80,6 +82,9 @@ RAISED = [
     ("max_latency", "", "us", 0.04, {}),
     ("max_launch_overhead", "", "us", 60.0, {"share": 0.1, "share_of": 200.0}),
     ("max_exposed_comm", "", "us", 60.0, {}),
+    ("min_throughput", "", "FLOP/s", 612.34e12, {"low": 598.1e12}),
+    ("min_throughput", "", "FLOP/s", 612.34e12, {"share": 0.8, "share_of": 989.5e12}),
+    ("min_bandwidth", "", "B/s", 98.7e9, {}),
 ]
 
 
@@ -94,14 +99,14 @@ def test_the_limit_that_is_advised_can_be_written_and_would_hold(
     )  # fmt: skip
     told = intended_words([verdict]).removeprefix("if intended, allow ")
     told, spare, _ = told.partition(" (5 % to spare)")
-    assert bool(spare) == (unit == "us")
+    assert bool(spare) == (unit in ("us", "FLOP/s", "B/s"))
     call = ast.parse(told, mode="eval").body
     assert isinstance(call, ast.Call)
     keywords = {one.arg or "": ast.literal_eval(one.value) for one in call.keywords}
     limit = getattr(kinds, ast.unparse(call.func))(*map(ast.literal_eval, call.args), **keywords)
     allowed = limit.bound * (more["share_of"] if "share" in more else 1.0)
     assert limit.metric == metric
-    assert allowed >= measured
+    assert allowed <= more.get("low", measured) if name in RATES else allowed >= measured
 
 
 def test_a_command_is_never_about_every_test_where_only_some_need_it() -> None:
