@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Place
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """Return the first line of an error's message; its type if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 

@@ -257,10 +257,7 @@ def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
     }
 
 
-_NO_WORK = (
-    "not available: the shapes of operators were not recorded (a limit min_throughput or "
-    "min_bandwidth asks for it), or incompletely; say the work with kernel_profile.work(...)"
-)
+_NO_WORK = "shapes were not recorded, or not all: say the work with kernel_profile.work(...)"
 _SAID_AS: dict[Rated, str] = {"throughput": "flops", "bandwidth": "bytes"}
 
 

@@ -16,7 +16,7 @@ from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile, Wait
 from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, KernelSpills, Recording
 from pytest_kernelprof.trace.columns import MEMCPY, Ints, Spans
-from pytest_kernelprof.trace.correlation import Reading, missed_lookups
+from pytest_kernelprof.trace.correlation import Reading, compiled_regions, missed_lookups
 from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels
 from pytest_kernelprof.trace.vocabulary import tally
 
@@ -29,10 +29,11 @@ _PARTS: tuple[tuple[round_events.What, str, str], ...] = (
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
 _NOT_ASKED = "not available: this torch does not count compilations"
-_GAVE_UP = (
-    "calls that need one: torch.compile gave up on this code at its recompile_limit, and runs it "
-    "uncompiled"
-)
+_NO_TRITON = "not available: Triton interprets kernels, cannot be watched, or was loaded unseen"
+_NO_AUTOTUNER = "not available: an autotuner cannot be watched, or was loaded unseen"
+_PAUSED = "not available: an autotuner benched in the block: run the code once before"
+_WAS_RESET = "not available: the measured code calls torch._dynamo.reset(); call it before"
+_GAVE_UP = "torch.compile gave up on this code at its recompile_limit, and runs it uncompiled"
 _SILENT = (
     "code that torch.compile compiled ran without an operator that computes in the trace: its back "
     "end is neither Inductor nor one that runs PyTorch's operators, so it cannot be counted"
@@ -61,12 +62,14 @@ class SessionFacts:
         operators: of each kernel, copy and wait its innermost operator in the trace, or ``NO_ID``.
         activities: how many device activities there are, ours included.
         missed: how often a compiled function found nothing that fits; see ``missed_lookups``.
+        regions: what the compiled frames that ran are called; see ``compiled_regions``.
     """
 
     profile: Profile
     operators: Mapping[round_events.What, Sequence[int]]
     activities: int
     missed: int
+    regions: frozenset[str]
 
     @property
     def fullest(self) -> int:
@@ -101,7 +104,8 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     timings = None if clock else recording.host_timings
     found |= metric_values.host_metrics(timings, {} if on_cpu else found, clock)
     found |= metric_values.memory_metrics(recording, on_cpu=on_cpu)
-    found["recompiles"] = _recompiles(recording, facts.missed)
+    found["recompiles"] = recompiles = _recompiles(recording, facts.missed)
+    found |= _noted(recording, recompiles.why, on_cpu=on_cpu)
     found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}
     if not on_cpu:
         found |= metric_values.rate_metrics(recording.work, found["gpu_busy"])
@@ -208,8 +212,31 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
     if recording.recompiles is None:
         return metric_values.absent("recompiles", _NOT_ASKED if recording.schema else _NOT_RECORDED)
     compiled, needed = recording.recompiles, missed if recording.may_refuse else 0
-    why = _GAVE_UP if recording.refused or needed > compiled else ""
+    why = f"calls that need one: {_GAVE_UP}" if recording.refused or needed > compiled else ""
     return metric_values.metric_of("recompiles", [max(compiled, needed, recording.refused)], why)
+
+
+def _noted(recording: Recording, why_not: str, *, on_cpu: bool) -> dict[str, Metric]:
+    """What was noted in words beside the count of compilations, with the first of them.
+
+    Args:
+        why_not: why compilations are not all that there was to compile, and graphs not either.
+    """
+    no_breaks = _WAS_RESET if recording.reused else recording.graph_breaks_why
+    no_breaks = f"not available: {_GAVE_UP}" if why_not else no_breaks
+    no_breaks = _PAUSED if recording.autotuned else no_breaks  # what ran is not all in the trace
+    found = {
+        "jit_compiles": (recording.jit_compiled, _NO_TRITON),
+        "autotunes": (recording.autotunes, _NO_AUTOTUNER),
+        "graph_breaks": (None if no_breaks else recording.graph_breaks, no_breaks),
+    }
+    return {
+        name: metric_values.absent(name, (recording.schema and why) or _NOT_RECORDED)
+        if words is None
+        else metric_values.metric_of(name, [len(words)], ", ".join([*dict.fromkeys(words)][:3]))
+        for name, (words, why) in found.items()
+        if "cpu" in METRICS[name].devices or not on_cpu
+    }
 
 
 def _device_facts(reading: Reading) -> SessionFacts:
@@ -300,7 +327,8 @@ def _facts(
         variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )
     operators = {"kernel": of_kernels[fullest], **operators}
-    return SessionFacts(profile, operators, len(trace.activities), missed_lookups(reading))
+    missed, regions = missed_lookups(reading), compiled_regions(reading)
+    return SessionFacts(profile, operators, len(trace.activities), missed, regions)
 
 
 def _fullest(metric: Metric) -> int:

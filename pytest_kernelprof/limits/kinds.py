@@ -304,6 +304,22 @@ def max_spills(n: Any, *, match: Any = None) -> Limit:
     return _matched("max_spills", "spills", _whole(n), match)
 
 
+def max_jit_compiles(n: Any) -> Limit:
+    """At most this many new specialisations of @triton.jit functions during the measured calls,
+    also if they are read from the disk."""
+    return Limit("max_jit_compiles", "", "jit_compiles", _whole(n))
+
+
+def max_autotunes(n: Any) -> Limit:
+    """At most this many runs of an autotuner (Triton's, Inductor's) during the measured calls."""
+    return Limit("max_autotunes", "", "autotunes", _whole(n))
+
+
+def max_graph_breaks(n: Any) -> Limit:
+    """At most this many graph breaks of torch.compile in the code that the call runs."""
+    return Limit("max_graph_breaks", "", "graph_breaks", _whole(n))
+
+
 def expect_kernels(*patterns: Any) -> Limit:
     """Exactly these kernels in launch order, a regular expression each; ... matches any kernels."""
     wanted = tuple(None if one is ... else _pattern(one) for one in patterns)
@@ -484,6 +500,9 @@ _FORMS: dict[Callable[..., Limit], str] = {
     max_registers: 'max_registers(128) or max_registers(128, match="gemm")',
     max_shared_memory: 'max_shared_memory("100 KB") or max_shared_memory("1 KB", match="gemm")',
     max_spills: 'max_spills(0, match="gemm") or max_spills(0)',
+    max_jit_compiles: "max_jit_compiles(0)",
+    max_autotunes: "max_autotunes(0)",
+    max_graph_breaks: "max_graph_breaks(0)",
     expect_kernels: 'expect_kernels("mm", "gelu", ..., "mm"), where ... is any run of kernels',
     forbid_kernels: 'forbid_kernels("elementwise")',
     min_speedup: 'min_speedup(1.5, over=eager) or min_speedup(1.5, over=eager, metric="latency")',

@@ -24,7 +24,7 @@ from pytest_kernelprof.measure import arguments as calls
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.policy import Plan, Progress, Shown, Step
 from pytest_kernelprof.profiler import torch_profiler, unprofiled_rounds
-from pytest_kernelprof.profiler.compiled_code import compilations
+from pytest_kernelprof.profiler.compiled_code import compilations, graph_breaks
 from pytest_kernelprof.profiler.line_annotations import annotate_lines
 from pytest_kernelprof.profiler.session import Session, refuse_to_nest
 from pytest_kernelprof.profiler.trace_folder import TraceFile
@@ -144,6 +144,7 @@ def measure_once(
         settled = not taken.facts.profile.integrity.cold
         work = with_said(work_of(taken.reading, 0, device.name) if plan.work else {}, said())
         noted = {"one_shot": True, "settled": settled, "spills": _spills(plan, taken)}
+        noted |= graph_breaks(taken.facts.regions, session.compiled_before)
         recording = _ignoring(plan, replace(taken.recording, **noted, work=work))
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
@@ -280,15 +281,18 @@ class Run:
         return _ignoring(self.plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:
-        """Return what torch.compile did in the session and in all calls since; and what it refused
-        since the first call, as a warm-up can use its limit up."""
+        """Return what the compilers did in the session and in all calls since; what torch.compile
+        refused since the first call, as a warm-up can use its limit up; and the breaks of what it
+        compiled."""
         now, session = compilations(), self._session().recording
-        later = now.since(self._session_ended).recompiles
-        known = session.recompiles is not None and later is not None
-        return {
-            "recompiles": (session.recompiles or 0) + (later or 0) if known else None,
+        later = now.since(self._session_ended)
+        both = {name: (getattr(session, name), more) for name, more in later.noted().items()}
+        found = {name: None if None in of else of[0] + of[1] for name, of in both.items()}
+        return found | {
             "refused": max(session.refused, now.since(self._began).refused),
             "may_refuse": session.may_refuse or now.may_refuse,
+            "reused": session.reused,
+            **graph_breaks(self._session().facts.regions, self._began),
         }
 
     def _profile_so_far(self) -> Profile:

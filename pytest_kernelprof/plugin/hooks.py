@@ -204,10 +204,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if concerned and not config.getoption("collectonly", False):
         reporting.expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
+        from pytest_kernelprof.profiler.compiled_code import watch_compilers
         from pytest_kernelprof.profiler.torch_profiler import end_left_open
         from pytest_kernelprof.profiler.trace_folder import SCRATCH
 
         state.measures = True
+        watch_compilers()
         SCRATCH.hold()
         config.add_cleanup(SCRATCH.let_go)
         # A process that exits while it is profiled crashes.

@@ -1,4 +1,4 @@
-"""Pause the profiler while Triton's or Inductor's autotuner benchmarks inside a block.
+"""Watch autotuners: count their runs, and pause the profiler while one benchmarks inside a block.
 
 Benchmarking one configuration takes some thousand launches, none of which the block asked for.
 Recorded, they would take seconds to export and to read. They are not in the block's count; that
@@ -13,7 +13,9 @@ import importlib.machinery
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -93,7 +95,7 @@ def _without_stderr() -> Iterator[None]:
 
 
 TRITON, INDUCTOR = "Triton's autotuner", "Inductor's benchmarker"
-_MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchmarking": INDUCTOR}
+MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchmarking": INDUCTOR}
 
 
 class Autotuning:
@@ -120,10 +122,10 @@ class Autotuning:
         """
         with contextlib.ExitStack() as undoing:
             wrap = functools.partial(self._wrap, undoing)
-            for name in _MODULES:
+            for name in MODULES:
                 if name in sys.modules:
                     wrap(sys.modules[name])
-            finder = _Importing(wrap)
+            finder = Importing(MODULES, wrap)
             sys.meta_path.insert(0, finder)
             try:
                 yield
@@ -140,7 +142,7 @@ class Autotuning:
         for owner, name in benching_methods(module):
             method = owner.__dict__[name]
             undoing.callback(setattr, owner, name, method)
-            setattr(owner, name, self._benching(_MODULES[module.__name__])(method))
+            setattr(owner, name, self._benching(MODULES[module.__name__])(method))
 
     @contextlib.contextmanager
     def _benching(self, who: str) -> Iterator[None]:
@@ -174,18 +176,95 @@ def benching_methods(module: ModuleType) -> Sequence[tuple[type, str]]:
     ]
 
 
-class _Importing:
+# What is listened to once for all.
+
+_listening: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def listen(owner: Any, name: str, telling: Callable[[Any], Any]) -> bool | None:
+    """Put what ``telling`` makes of a method in its place, once for all.
+
+    Returns:
+        Whether it was not there before; None if the owner has no such method.
+    """
+    method = getattr(owner, name, None) if owner is not None else None
+    if method is None or method in _listening:
+        return None if method is None else False
+    told = functools.wraps(method)(telling(method))
+    _listening.add(told)
+    setattr(owner, name, told)
+    return True
+
+
+_runs: list[str] = []
+_uncounted: set[str] = set()
+_benching_here = threading.local()
+_tuned: weakref.WeakKeyDictionary[Any, tuple[int, set[int]]] = weakref.WeakKeyDictionary()
+
+
+def runs() -> tuple[str, ...] | None:
+    """The runs of autotuners in this process so far, in words; None if one cannot be watched."""
+    return None if _uncounted else tuple(_runs)
+
+
+def count_runs(module: ModuleType) -> bool:
+    """Count the runs of a known module's autotuner from now on.
+
+    Of Triton's, all configurations that are benched for one key are one run; of Inductor's
+    benchmarker, each candidate. A result that is read from the disk is none.
+
+    Returns:
+        Whether they were not counted before.
+    """
+    counted = functools.partial(_counted, MODULES[module.__name__])
+    found = [listen(owner, name, counted) for owner, name in benching_methods(module)]
+    _uncounted.update(() if found else [module.__name__])
+    return any(found)
+
+
+def _counted(who: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        depth = vars(_benching_here).setdefault("depth", [])  # one method calls another
+        if not depth and (who != TRITON or _begins_run(tuner, kwargs.get("config"))):
+            tuned = getattr(getattr(tuner, "base_fn", None), "__name__", "")
+            _runs.append(f"{tuned} by {who}" if tuned else who)
+        depth.append(method)
+        try:
+            return method(tuner, *args, **kwargs)
+        finally:
+            depth.pop()
+
+    return bench
+
+
+def _begins_run(tuner: Any, config: Any) -> bool:
+    """Whether the configuration is the first of a run: a run benches each once, and then keeps the
+    fastest in the autotuner's cache."""
+    kept, benched = len(getattr(tuner, "cache", ())), id(config)
+    before, several = _tuned.get(tuner, (-1, set()))
+    begins = kept != before or benched in several
+    _tuned[tuner] = (kept, {benched} if begins else several | {benched})
+    return begins
+
+
+class Importing:
     """A finder of modules that tells when a known one has been imported, and finds as ever."""
 
-    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
+    def __init__(self, known: Collection[str], imported: Callable[[ModuleType], object]) -> None:
+        self._known = known
         self._imported = imported
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in _MODULES:
+        """Find as the finders after this one do, and tell when the module has been executed."""
+        if name not in self._known:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        finders = list(sys.meta_path)
+        # Those before this one have been asked; another one of ours may be among the others.
+        others = finders[finders.index(self) + 1 :] if self in finders else []
+        found = (one.find_spec(name, path, target) for one in others if hasattr(one, "find_spec"))
+        spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

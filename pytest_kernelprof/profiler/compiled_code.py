@@ -1,8 +1,15 @@
-"""Compiled code: how often torch.compile compiled, and which kernels leave no event.
+"""Compiled code: how often torch.compile and Triton compiled, where torch.compile broke a graph,
+and which kernels leave no event.
 
 ``torch._dynamo.reset()`` clears dynamo's own count of attempts and the callbacks that users
 register, and anybody may clear ``counters``. So the count of attempts is replaced by one that tells
 us of each, and what decides on the limit and what announces a compilation are listened to.
+
+A call that is warm traces nothing. So the breaks of a frame are kept as it is compiled, by its
+compile id, and the trace names the ids of the frames that ran ("Torch-Compiled Region: 0/0").
+
+Triton's hooks are one slot each, which belongs to the user. So the method that compiles a new
+specialisation, and calls them, is listened to.
 
 On the CPU, Inductor's C++ kernels show in a trace only if ``config.cpp.enable_kernel_profile`` was
 on when they were compiled. The trace names each graph that ran by its key, and the graph, as long
@@ -16,56 +23,96 @@ import collections
 import contextlib
 import functools
 import gc
+import inspect
 import mmap
 import os
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from pytest_kernelprof.errors import first_line
 from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
+from pytest_kernelprof.profiler import autotuning
+from pytest_kernelprof.profiler.autotuning import listen
 
 Look = Callable[[Any], None]
 
 
 @dataclass(slots=True)
 class Compilations:
-    """What torch.compile did so far in this process, or between two looks.
+    """What the compilers did so far in this process, or between two looks.
 
     Attributes:
-        recompiles: frames that were compiled, refused attempts among them, and backward graphs that
-            were compiled when they first ran. None where this torch cannot be asked.
+        recompiles: frames that torch.compile compiled, refused attempts among them, and backward
+            graphs that were compiled when they first ran. None where this torch cannot be asked.
         refused: attempts beyond ``recompile_limit``: the code runs without the compiler from then
             on, and nothing is counted any more.
         may_refuse: whether any attempt was refused, or may have been before the first look.
+        jit_compiled: new specialisations of Triton's functions, in words; None where unknown.
+        autotunes: runs of autotuners, in words; None where unknown.
+        reused: compile ids that torch.compile gave once more, for other code.
+        unwatched: how often one of the others was loaded without us noticing.
+        left: frames that a graph break left to run uncompiled, each with the break in words; None
+            where this torch does not tell of breaks.
     """
 
     recompiles: int | None = 0
     refused: int = 0
     may_refuse: bool = False
+    jit_compiled: tuple[str, ...] | None = ()
+    autotunes: tuple[str, ...] | None = ()
+    reused: int = 0
+    unwatched: int = 0
+    left: tuple[tuple[weakref.ref[Any], str], ...] | None = ()
 
     def since(self, before: Compilations) -> Compilations:
         """What was done since an earlier look."""
-        known = self.recompiles is not None and before.recompiles is not None
-        compiled = (self.recompiles or 0) - (before.recompiles or 0) if known else None
-        return replace(self, recompiles=compiled, refused=self.refused - before.refused)
+        names = [one.name for one in fields(self)]
+        found = {name: _later(getattr(self, name), getattr(before, name)) for name in names}
+        if found["unwatched"]:
+            found |= {"jit_compiled": None, "autotunes": None}
+        return Compilations(**found)
+
+    def noted(self) -> dict[str, Any]:
+        """What a recording keeps of them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)[:6]}
+
+
+def _later(now: Any, then: Any) -> Any:
+    if now is None or then is None or isinstance(now, bool):
+        return None if then is None else now
+    return now[len(then) :] if isinstance(now, tuple) else now - then
 
 
 def compilations() -> Compilations:
-    """What torch.compile did in this process; compare two looks.
+    """What the compilers did in this process; compare two looks.
 
-    The compiler is watched from the first look at which it is loaded; what it did before that is
-    known as far as nobody reset it.
+    A compiler is watched from the first look on, or from when it is loaded after that; how often
+    torch.compile compiled before is known as far as nobody reset it.
     """
-    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
-    if convert_frame is None:
-        return Compilations()
-    _watch(convert_frame)
-    return replace(_seen)
+    watch_compilers()
+    if not getattr(_of_dynamo("convert_frame", "input_codes"), "seen", True):
+        _breaks_of_id.clear()  # torch._dynamo.reset() was called: no code is left of those
+    # Functions that Triton interprets are never compiled.
+    unknown = os.environ.get("TRITON_INTERPRET") == "1" or _seen.jit_compiled is None
+    compiled = None if unknown else tuple(_specialised)
+    return replace(_seen, autotunes=autotuning.runs(), jit_compiled=compiled)
+
+
+def watch_compilers() -> None:
+    """Watch those compilers that are loaded, and others from when they are; load none."""
+    if _importing not in sys.meta_path:
+        sys.meta_path.insert(0, _importing)
+    for name, watch in _WATCHED.items():
+        module = sys.modules.get(name)
+        # One that another thread imports is told at its end.
+        if module is not None and not getattr(module.__spec__, "_initializing", False):
+            _seen.unwatched += watch(module)
 
 
 # Attempts are made under the compiler's own lock, so plain numbers do.
@@ -85,10 +132,10 @@ def _count_one() -> None:
         _seen.recompiles += 1
 
 
-def _watch(convert_frame: ModuleType) -> None:
+def _watch_dynamo(convert_frame: ModuleType) -> bool:
     attempts = getattr(convert_frame, "FRAME_COMPILE_COUNTER", None)
     if isinstance(attempts, _Telling):
-        return
+        return False
     if isinstance(attempts, collections.Counter):
         _seen.recompiles = (_seen.recompiles or 0) + sum(attempts.values())
         # A frame that was tried more than once may have reached the limit before we looked.
@@ -96,21 +143,31 @@ def _watch(convert_frame: ModuleType) -> None:
         convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
     else:
         _seen.recompiles = None
-    exceeds = getattr(convert_frame, "exceeds_recompile_limit", None)
-    if exceeds is None:
+    if listen(convert_frame, "exceeds_recompile_limit", _telling_of_refusals) is None:
         _seen.may_refuse = True
-    else:
-        convert_frame.exceeds_recompile_limit = _telling_of_refusals(exceeds)  # type: ignore[attr-defined]
-    callbacks = sys.modules.get("torch._dynamo.callback")
-    handler: Any = getattr(callbacks, "CompilationCallbackHandler", None)
-    if hasattr(handler, "install_callbacks"):
-        handler.install_callbacks = _telling_of_backward(handler.install_callbacks)
+    handler = _of_dynamo("callback", "CompilationCallbackHandler")
+    listen(handler, "install_callbacks", _telling_of_backward)
+    found = (
+        listen(_of_dynamo("convert_frame", "ConvertFrameAssert"), "__call__", _telling_of_frames),
+        listen(_of_dynamo("output_graph", "OutputGraph"), "compile_subgraph", _telling_of_graphs),
+        listen(_of_dynamo("exc", "SkipFrame"), "__init__", _telling_of_skips),
+    )
+    if None in found:
+        _seen.left = None
+    folder = os.path.dirname(str(load_torch().__file__)) + os.sep
+    for code in getattr(_of_dynamo("convert_frame", "input_codes"), "seen", ()):
+        if code() and not code().co_filename.startswith(folder):  # torch's own is never compiled
+            _leave(code, f"{code().co_name} was tried before torch.compile was watched")
+    return False
+
+
+def _of_dynamo(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(f"torch._dynamo.{module}"), name, None)
 
 
 def _telling_of_refusals(exceeds: Callable[..., Any]) -> Callable[..., Any]:
     """What decides whether the limit is reached, with each yes noted."""
 
-    @functools.wraps(exceeds)
     def decide(*args: Any, **kwargs: Any) -> Any:
         answer = exceeds(*args, **kwargs)
         if answer[0]:
@@ -125,13 +182,189 @@ def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
     """What announces a compilation, with those of a backward graph at its first run noted: no
     frame is tried for them."""
 
-    @functools.wraps(announce)
     def install_callbacks(handler: Any, trigger: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(trigger, "name", "") == "LAZY_BACKWARD":
             _count_one()
         return announce(handler, trigger, *args, **kwargs)
 
     return install_callbacks
+
+
+# Breaks of graphs.
+
+_UNKNOWN_BREAKS = "not available: this torch does not tell the graph breaks of a frame"
+_RESET = "; call torch._dynamo.reset() before the measured code"
+_NOT_WATCHED = f"not available: code ran that was compiled before torch.compile was watched{_RESET}"
+_MAY_RUN = f"not available: code that was left uncompiled earlier may have run ({{}}){_RESET}"
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """To compile one frame. Tracing may begin anew, each time with another ``graph``."""
+
+    graph: Any = None
+    id: str | None = None
+    breaks: dict[str, None] = field(default_factory=dict)
+    why: str = ""
+
+
+_attempts: list[_Attempt] = []  # one inside another, under the compiler's lock
+_breaks_of_id: dict[str, tuple[str, ...]] = {}
+_last_try: dict[int, int] = {}
+"""By the id of a code, how many frames had been left when it was last tried."""
+
+
+def graph_breaks(regions: Iterable[str], before: Compilations) -> dict[str, Any]:
+    """The graph breaks of what ran: each break of a compiled frame once, and each frame that a
+    break left to run uncompiled; for the recording.
+
+    Args:
+        regions: what the trace calls the compiled frames that ran.
+        before: a look before the first call of the code.
+    """
+    later, ids = compilations().since(before).left, {name.partition(": ")[2] for name in regions}
+    tried = _of_dynamo("convert_frame", "input_codes") or ()
+    why = "" if _breaks_of_id.keys() >= ids else _NOT_WATCHED
+    of_code = ((code(), at, words) for at, (code, words) in enumerate(before.left or ()))
+    # One that is tried once more, after a reset, is left no longer.
+    if maybe := [
+        w for code, at, w in of_code if code in tried and at >= _last_try.get(id(code), 0)
+    ]:
+        why = _MAY_RUN.format(maybe[0])
+    why = _UNKNOWN_BREAKS if later is None else why
+    found = [words for one in sorted(ids) for words in _breaks_of_id.get(one, ())]
+    found += [words for _, words in later or ()]
+    return {"graph_breaks": None if why else (*dict.fromkeys(found),), "graph_breaks_why": why}
+
+
+def _leave(code: weakref.ref[Any], words: str) -> None:
+    if _seen.left is not None:
+        _seen.left += ((code, words),)
+
+
+def _telling_of_frames(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """What compiles a frame, with its breaks noted, and those that leave it uncompiled."""
+
+    def compile_frame(converter: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        attempt, code = _Attempt(), frame.f_code
+        _attempts.append(attempt)
+        _last_try[id(code)] = len(_seen.left or ())
+        try:
+            result = convert(converter, frame, *args, **kwargs)
+            if getattr(result, "guarded_code", None) is not None and attempt.id is not None:
+                _seen.reused += attempt.id in _breaks_of_id
+                _breaks_of_id[attempt.id], attempt.why = tuple(attempt.breaks), ""
+            return result
+        except Exception as error:
+            attempt.why = _break_words(error, getattr(error, "real_stack", None) or ())
+            raise
+        finally:
+            _attempts.remove(attempt)
+            # One that has to be a whole graph raises, and does not run.
+            if attempt.why and not getattr(converter, "_one_graph", False):
+                _leave(weakref.ref(code), f"{code.co_name} runs uncompiled, {attempt.why}")
+
+    return compile_frame
+
+
+def _telling_of_graphs(compile_subgraph: Callable[..., Any]) -> Callable[..., Any]:
+    """What ends a graph, with the reason noted where that is a break."""
+
+    def end_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        reasons = [one for one in (*args, *kwargs.values()) if hasattr(one, "graph_break")]
+        breaks = (_break_words(one.reason, one.user_stack) for one in reasons if one.graph_break)
+        for attempt in _attempts[-1:]:
+            kept = attempt.breaks if attempt.graph is graph else {}
+            attempt.graph, attempt.breaks = graph, kept | dict.fromkeys(breaks)
+            # Without a reason nothing is known of the frame.
+            context = sys.modules["torch._guards"].CompileContext
+            attempt.id = str(context.current_compile_id()) if reasons else None
+        return compile_subgraph(graph, *args, **kwargs)
+
+    return end_graph
+
+
+def _telling_of_skips(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes the error that skips a frame, with the reason noted if that is a break."""
+
+    def skip(error: Any, *args: Any, **kwargs: Any) -> Any:
+        for attempt in _attempts[-1:]:
+            attempt.why = _break_words(args[0]) if "graph break" in str(args) else ""
+        return method(error, *args, **kwargs)
+
+    return skip
+
+
+def _break_words(reason: Any, stack: Sequence[Any] = ()) -> str:
+    """The first line of a reason, and the user's line."""
+    words = first_line(getattr(reason, "msg", reason))
+    return words + "".join(f" at {one.filename}:{one.lineno}" for one in [*stack][-1:])
+
+
+# Specialisations of Triton's functions. Threads compile at once, which a list stands.
+
+_specialised: list[str] = []
+
+
+def _watch_triton(jit: ModuleType) -> bool:
+    found = listen(getattr(jit, "JITFunction", None), "_do_compile", _telling_of_kernels)
+    if found is None:
+        _seen.jit_compiled = None
+    return bool(found)
+
+
+def _telling_of_kernels(compile_it: Callable[..., Any]) -> Callable[..., Any]:
+    """What compiles a new specialisation, or reads it from the disk, with each noted."""
+
+    def _do_compile(function: Any, *args: Any, **kwargs: Any) -> Any:
+        by = "of unknown arguments"
+        with contextlib.suppress(Exception):  # of a Triton that names them otherwise
+            bound = inspect.signature(compile_it).bind(function, *args, **kwargs).arguments
+            by = _specialised_by(function, bound).replace("tt.divisibility", "divisible by")
+        compiled = compile_it(function, *args, **kwargs)
+        if compiled is not None:  # a hook may refuse
+            _specialised.append(f"{getattr(function, '__name__', 'kernel')}[{by}]")
+        return compiled
+
+    return _do_compile
+
+
+def _specialised_by(function: Any, new: Mapping[str, Any]) -> str:
+    """The arguments by which a specialisation differs from the nearest one that exists."""
+    fixed = _fixed_by(
+        function.arg_names, new["signature"], new["constexprs"], new["attrs"], new["options"]
+    )
+    differences: list[str] = []
+    for kernel in list(function.device_caches[new["device"]][0].values()):
+        src = getattr(kernel, "src", None)  # of one that is being compiled there is none
+        if src is not None:
+            was = _fixed_by(
+                function.arg_names, src.signature, src.constants, src.attrs, kernel.metadata
+            )
+            new_of = {name: of for name, of in fixed.items() if was.get(name) != of}
+            told = (f"{name} = {of}, was {was.get(name)}" for name, of in new_of.items())
+            differences.append(" and ".join(told))
+    return min(differences, key=len, default="its first specialisation") or "an option"
+
+
+def _fixed_by(
+    names: Sequence[str], signature: Any, constants: Any, attributes: Any, options: Any
+) -> dict[str, str]:
+    """What a specialisation fixes of each argument and of the launch, by name."""
+    found = {name: str(kind) for name, kind in signature.items()}
+    found |= {names[at]: repr(value)[:40] for (at, *_), value in constants.items()}
+    for (at, *_), several in attributes.items():
+        found[names[at]] += "".join(f" {key} {value}" for key, value in several)
+    launch = ("num_warps", "num_stages", "num_ctas")
+    return found | {one: str(getattr(options, one)) for one in launch if hasattr(options, one)}
+
+
+_WATCHED: dict[str, Callable[[ModuleType], bool]] = {
+    "torch._dynamo.convert_frame": _watch_dynamo,
+    "triton.runtime.jit": _watch_triton,
+    **dict.fromkeys(autotuning.MODULES, autotuning.count_runs),
+}
+_importing = autotuning.Importing(_WATCHED, lambda module: _WATCHED[module.__name__](module))
 
 
 _CALLED = re.compile(r"## Call CompiledFxGraph (\S+) ##")

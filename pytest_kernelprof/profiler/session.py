@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.allowances import recorded_by
@@ -47,6 +46,7 @@ class Session:
         names: what its annotations are called.
         autotuning: pauses this session while an autotuner benches, if it is watched inside the
             session.
+        compiled_before: what the compilers had done before it.
 
     Raises:
         ProfilerUnavailable: on entry, when a profiler is already running or none can be started.
@@ -73,7 +73,7 @@ class Session:
         self._children = unfinished_work.Children(device)
         self._replays = Replays() if device.kind == "cuda" else None
         self._calls: compiled_code.WatchedCalls | None = None
-        self._compiled_before = compiled_code.compilations()
+        self.compiled_before = compiled_code.compilations()
 
     def __enter__(self) -> Session:
         refuse_to_nest()
@@ -190,7 +190,7 @@ class Session:
             IncompleteProfile: it could not be written.
         """
         results, self._results = self._results, None
-        device, compiled = self.device, compiled_code.compilations().since(self._compiled_before)
+        device, compiled = self.device, compiled_code.compilations().since(self.compiled_before)
         recording = Recording(
             schema=VERSION,
             device_kind=device.kind,
@@ -205,7 +205,7 @@ class Session:
             forks=self._forks,
             children=self._children.seen,
             collection_stopped=self._collection_stopped,
-            **asdict(compiled),
+            **compiled.noted(),
             autotuned=self.autotuning.benched,
             replays=None if self._replays is None else tuple(self._replays.seen),
             no_times={} if device.kind == "cpu" else conditions.no_times(device),

@@ -25,11 +25,12 @@ class MetricSpec(NamedTuple):
             better: limits are floors) or "shown" (never a limit).
         unit: "count", "us", "bytes", "FLOP/s" (floating-point operations a second) or "B/s".
         sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, the
-            "compiler"'s own count, the kernels' "binaries", or the "work" that the operators'
-            shapes or the test tell.
+            what a "compiler" did, the kernels' "binaries", or the "work" that the operators' shapes
+            or the test tell.
         devices: "cuda" and "cpu", those on which it can be had.
         judged: whether a baseline is exceeded by more of it. Of memsets healthy traces miss some;
-            times are judged by margins that are asked for.
+            times are judged by margins that are asked for. What Triton compiles or tunes depends
+            on what ran before.
     """
 
     name: str
@@ -83,6 +84,9 @@ _TABLE = (
     MetricSpec("registers", "exact", "count", ("profiled",)),
     MetricSpec("shared_memory", "exact", "bytes", ("profiled",)),
     MetricSpec("spills", "exact", "bytes", ("binaries",)),
+    MetricSpec("jit_compiles", "exact", "count", ("compiler",)),
+    MetricSpec("autotunes", "exact", "count", ("compiler",), _BOTH),
+    MetricSpec("graph_breaks", "exact", "count", ("compiler",), _BOTH),
 )
 
 METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}

@@ -184,6 +184,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             where it could not be asked.
         refused: compilations that it refused since the first call, its limit reached.
         may_refuse: whether it ever refused one in this process, as far as is known.
+        jit_compiled: specialisations of Triton's functions that were new in these calls, in words;
+            None where unknown. autotunes: likewise, the runs of autotuners.
+        reused: compile ids that torch.compile gave to other code while rounds ran.
+        graph_breaks: of torch.compile's, in the code that the rounds ran, in words; None where
+            unknown. graph_breaks_why: the reason.
         compute_operators: of a CPU session, the operators in the trace that compute.
         decomposing_operators: likewise, those of libraries that compute where nothing below them
             does. bare_operators: those that take no arguments, and have no inputs.
@@ -223,6 +228,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recompiles: int | None = None
     refused: int = 0
     may_refuse: bool = False
+    jit_compiled: tuple[str, ...] | None = None
+    autotunes: tuple[str, ...] | None = None
+    reused: int = 0
+    graph_breaks: tuple[str, ...] | None = None
+    graph_breaks_why: str = ""
     compute_operators: tuple[str, ...] | None = None
     decomposing_operators: tuple[str, ...] = ()
     bare_operators: tuple[str, ...] = ()

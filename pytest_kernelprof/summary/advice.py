@@ -435,6 +435,9 @@ _CURES = {
     "exposed": "overlap communication with other work",
     **dict.fromkeys(("registers", "shared", "spills"), "use smaller tiles or other num_warps"),
     "recompiles": "find what compiles again with TORCH_LOGS=recompiles",
+    "jit": "warm up with these arguments, or list them in do_not_specialize",
+    "autotunes": "warm up with these arguments, or choose the configuration yourself",
+    "graph": "find what breaks the graph with TORCH_LOGS=graph_breaks",
     "forbid": "avoid the forbidden kernel",
     "expect": "change the code, or the kernels that the test expects",
 }

@@ -217,7 +217,7 @@ def _file_order(rows: Sequence[records.Row]) -> Key:
     return records.severity(worst.told), -time, -number, name
 
 
-_UNSTABLE = ("recompiles", "memsets")
+_UNSTABLE = ("recompiles", "jit_compiles", "autotunes", "memsets")
 """Counts that keep no rows apart: of what ran before, and of what healthy traces miss some."""
 _COUNTS = tuple(
     name

@@ -818,12 +818,20 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
     busy = wording.value_of(profile, "gpu_busy") or wording.gpu_us(profile)
     latency = wording.value_of(profile, "latency")
     about = wording.overhead(profile) or _spread(verdict)
-    worked = (
-        f"the GPU works {format_time(busy)} of {format_time(latency)}" if busy and latency else ""
-    )
+    worked = f"the GPU works {format_time(busy)} of {format_time(latency or 0.0)}"
+    worked = worked if busy and latency else ""
     if verdict.metric == "latency":
         return Cause(_bound_words(profile) or worked)
     return Cause(f"{worked} ({about})" if worked else about)
+
+
+_LINE = re.compile(r" at (\S+:\d+)")
+
+
+def _noted(verdict: Verdict, profile: Profile) -> Cause:
+    """What was noted beside the count, with the lines that it names."""
+    note = wording.note_of(profile, verdict.metric)
+    return Cause(_LINE.sub("", note), lines=tuple(_LINE.findall(note)))
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
@@ -834,6 +842,6 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "syncs": _waits,
     **dict.fromkeys(("memcpys", "memcpy"), _copies),
     **dict.fromkeys(("registers", "shared", "spills"), _kernel_names),
-    "recompiles": lambda _, profile: Cause(wording.note_of(profile, "recompiles")),
+    **dict.fromkeys(("recompiles", "jit", "autotunes", "graph"), _noted),
 }
 """By the first word of the metric; limits on kernel names have none."""

@@ -537,6 +537,12 @@ def missed_lookups(reading: Reading) -> int:
     return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
 
 
+def compiled_regions(reading: Reading) -> frozenset[str]:
+    """What the frames that torch.compile compiled, and that ran in the rounds, are called."""
+    names = reading.trace.operators.name[reading.round_of_operator != NO_ID].distinct()
+    return frozenset(filter(vocabulary.COMPILED_REGION.search, names))
+
+
 def _missed(followed_by: Sequence[str]) -> int:
     """How many of the lookups of one thread find nothing."""
     missed, of_compiler = 0, False

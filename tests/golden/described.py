@@ -61,6 +61,7 @@ class Call:
         gpu_us: what all kernels of a round take together, a value a round; without, what the
             kernels take. latency_us: of calls that are not profiled.
         work: by the metric that says it a second, how much of known operators, and what else ran.
+        jit_compiled, autotunes, graph_breaks: what compilers did, in words.
         incomplete: whether the profiler lost events.
         pairs: of a revision's side: today's time over the revision's, a value a pair of processes.
         ranks: the same call on further ranks.
@@ -74,6 +75,9 @@ class Call:
     latency_us: tuple[float, ...] = ()
     peak_memory: int = 0
     work: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
+    jit_compiled: tuple[str, ...] = ()
+    autotunes: tuple[str, ...] = ()
+    graph_breaks: tuple[str, ...] = ()
     incomplete: bool = False
     disturbed: bool = False
     pairs: tuple[float, ...] = ()
@@ -196,7 +200,7 @@ def _call(told: dict[str, Any], known: dict[str, Any], device: str) -> Call:
         (metric, of["amount"], tuple(of.get("unknown", ())))
         for metric, of in told.get("work", {}).items()
     )
-    told = _tupled(told, "pairs")
+    told = _tupled(told, "pairs", "jit_compiled", "autotunes", "graph_breaks")
     return Call(kernels=tuple(kernels), ranks=ranks, **told)
 
 

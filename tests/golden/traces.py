@@ -96,6 +96,9 @@ def _recording(call: Call) -> Recording:
         rounds=_rounds(call),
         collection_stopped=call.incomplete,
         recompiles=0,
+        jit_compiled=call.jit_compiled,
+        autotunes=call.autotunes,
+        graph_breaks=call.graph_breaks,
         compute_operators=tuple({one.name for one in call.kernels}) if on_cpu else None,
         host_timings=HostTimings(latency, dispatch, floor, in_a_row) if latency else None,
         work={

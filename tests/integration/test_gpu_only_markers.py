@@ -23,6 +23,7 @@ MARKERS = [
     "max_registers(128)",
     'max_shared_memory("100 KB")',
     'max_spills(0, match="gemm")',
+    "max_jit_compiles(0)",
 ]
 TEST = """
 @pytest.mark.{marker}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from built import (
@@ -393,3 +394,44 @@ def test_a_compiled_graph_whose_kernels_may_be_hidden_is_incomplete(
 def test_a_missing_round_makes_a_cpu_session_incomplete(tmp_path: Path) -> None:
     integrity = cpu_integrity(tmp_path, compute_operators=["aten::mm"], rounds=2)
     assert any("1 of 2 rounds are in the trace" in problem for problem in integrity.problems)
+
+
+NOTED = Recording(
+    schema=1,
+    recompiles=0,
+    jit_compiled=("scale[n = 1, was i32]",) * 2,
+    autotunes=(),
+    graph_breaks=("a break at x.py:3",),
+)
+
+
+def test_what_compilers_did_is_counted_and_named_once() -> None:
+    metrics = profile_of_facts(session_facts(reading("mlp")), NOTED).metrics
+    found = {name: (metrics[name].value, metrics[name].why) for name in COMPILERS}
+    assert found == {
+        "jit_compiles": (2, "scale[n = 1, was i32]"),
+        "autotunes": (0, ""),
+        "graph_breaks": (1, "a break at x.py:3"),
+    }
+
+
+COMPILERS = ("jit_compiles", "autotunes", "graph_breaks")
+
+
+@pytest.mark.parametrize(
+    ("noted", "unknown"),
+    [
+        ({"graph_breaks": None, "graph_breaks_why": "a reason"}, {"graph_breaks": "a reason"}),
+        ({"reused": 1}, {"graph_breaks": "torch._dynamo.reset()"}),
+        ({"refused": 1}, {"graph_breaks": "gave up"}),
+        ({"autotuned": ("an autotuner",)}, {"graph_breaks": "benched in the block"}),
+        ({"jit_compiled": None}, {"jit_compiles": "loaded unseen"}),
+        ({"autotunes": None}, {"autotunes": "loaded unseen"}),
+        ({"schema": 0, "jit_compiled": None}, {"jit_compiles": "not recorded with the trace"}),
+    ],
+)
+def test_what_compilers_did_may_be_unknown(noted: dict[str, Any], unknown: dict[str, str]) -> None:
+    metrics = profile_of_facts(session_facts(reading("mlp")), replace(NOTED, **noted)).metrics
+    assert {name for name in COMPILERS if metrics[name].value is None} == set(unknown)
+    for name, why in unknown.items():
+        assert why in metrics[name].why

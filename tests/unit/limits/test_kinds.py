@@ -38,6 +38,9 @@ def other() -> None:
         ("max_syncs", (0,), {}, 0),
         ("max_allocations", (0,), {}, 0),
         ("max_recompiles", (0,), {}, 0),
+        ("max_jit_compiles", (0,), {}, 0),
+        ("max_autotunes", (1,), {}, 1),
+        ("max_graph_breaks", (2,), {}, 2),
         ("max_cuda_time", ("200us",), {}, 200),
         ("max_cuda_time", (), {"us": 200}, 200),
         ("max_cuda_time", (), {"ms": 0.2}, 200),
@@ -126,6 +129,9 @@ def test_a_well_formed_limit_has_its_bound(
         ("max_syncs", (1,), {"direction": "d2h"}, "unknown argument 'direction'"),
         ("max_allocations", ("0",), {}, "not a whole number"),
         ("max_recompiles", (-2,), {}, "negative"),
+        ("max_jit_compiles", (), {}, "takes one value, got none"),
+        ("max_autotunes", (True,), {}, "not a whole number"),
+        ("max_graph_breaks", (-1,), {}, "negative"),
         ("max_cuda_time", (), {}, "takes one time"),
         ("max_cuda_time", (), {"us": 1, "ms": 1}, "takes one time"),
         ("max_cuda_time", (), {"us": -1}, "zero or more"),
@@ -281,6 +287,9 @@ EXAMPLES: dict[str, Any] = {
     "max_registers": 128,
     "max_shared_memory": "100 KB",
     "max_spills": 0,
+    "max_jit_compiles": 0,
+    "max_autotunes": 0,
+    "max_graph_breaks": 0,
     "expect_kernels": "mm",
     "forbid_kernels": "mm",
 }
@@ -310,7 +319,10 @@ def test_every_limit_shows_a_form_and_says_what_it_limits(name: str) -> None:
         ("binaries", {"max_spills"}),
         (
             "on_cpu",
-            {"max_kernels", "max_latency", "max_recompiles", "expect_kernels", "forbid_kernels"},
+            {
+                *("max_kernels", "max_latency", "max_recompiles", "max_autotunes"),
+                *("max_graph_breaks", "expect_kernels", "forbid_kernels"),
+            },
         ),
     ],
 )

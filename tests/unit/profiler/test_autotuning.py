@@ -15,7 +15,7 @@ from torch._inductor.runtime.benchmarking import Benchmarker, InductorBenchmarke
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
-from pytest_kernelprof.profiler import autotuning
+from pytest_kernelprof.profiler import autotuning, compiled_code
 from pytest_kernelprof.profiler.autotuning import INDUCTOR, TRITON, Autotuning
 
 X = torch.ones(4)
@@ -144,7 +144,7 @@ def test_an_autotuner_that_is_imported_meanwhile_is_known_too(
         "class Benchmarker:\n    def benchmark(self):\n        return 'benched'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(autotuning._MODULES, "late_autotuner", "a late autotuner")
+    monkeypatch.setitem(autotuning.MODULES, "late_autotuner", "a late autotuner")
     session = Session()
     found = Autotuning(session)
     with found.watched():
@@ -160,3 +160,38 @@ def test_a_block_in_which_an_autotuner_benched_is_cold() -> None:
     # torch 2.9 annotates it as well, which is a sign of its own.
     assert f"{INDUCTOR} benched" in found[0].profile.integrity.cold
     assert not found[0].profile.integrity.settled
+
+
+def test_runs_are_counted_once_for_all_their_configurations() -> None:
+    triton = pytest.importorskip("triton")
+    compiled_code.compilations()  # watches what is loaded
+    configs = [triton.Config({}, num_warps=warps) for warps in (1, 2)]
+    tuned = triton.autotune(configs=configs, key=[], do_bench=lambda *_, **__: [1.0] * 3)(
+        _jit(triton)
+    )
+    tuned.nargs = {}
+
+    def run(*configs: Any) -> None:
+        for config in configs:
+            tuned._bench(config=config)
+
+    def during(*calls: tuple[Any, ...]) -> int:
+        before = autotuning.runs() or ()
+        for one in calls:
+            run(*one)
+        return len((autotuning.runs() or ())[len(before) :])
+
+    assert during(configs) == 1
+    assert during(configs, configs) == 2  # nothing was kept in between
+    tuned.cache["a key"] = configs[0]
+    assert during(configs[:1]) == 1
+    assert during(configs[1:]) == 0  # of the same run
+    assert (autotuning.runs() or ())[-1] == "kernel by Triton's autotuner"
+
+
+def test_each_candidate_of_inductors_benchmarker_counts_once() -> None:
+    compiled_code.compilations()
+    before = autotuning.runs() or ()
+    bench(lambda: None)  # one method of it calls another
+    bench(lambda: None)
+    assert (autotuning.runs() or ())[len(before) :] == (INDUCTOR, INDUCTOR)
