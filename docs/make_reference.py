@@ -34,7 +34,7 @@ def signatures() -> str:
         "kernel_profile": KernelProfile.__call__,
         **{
             f"kernel_profile.{name}": getattr(KernelProfile, name)
-            for name in ("run", "region", "limit", "work", "ranks", "compare", "compare_all")
+            for name in "run region load limit work ranks compare compare_all".split()
         },
         "comparison.min_speedup": Comparison.min_speedup,
         "comparison.not_slower": Comparison.not_slower,

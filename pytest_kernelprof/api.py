@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
+from msgspec import structs
+
+from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, TraceError
 from pytest_kernelprof.records import profile as records
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Origin
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.runner import Measurement
+    from pytest_kernelprof.trace.correlation import Reading
 
-
+_NO_KERNELS = (
+    "{}: no kernels in {}, so limits would pass on nothing. Record the process that launches them, "
+    "with ProfilerActivity.CUDA or XPU (see docs/reference.md#recorded-traces)"
+)
 _loaded = [0]
 
 
@@ -49,6 +55,7 @@ class Profile:
         recording: Recording = NOTHING_NOTED,
         keeps: object = None,
         origin: Origin | None = None,
+        part: tuple[int | None, int | None] | None = None,
         no_kernels: str = "",
         no_trace: str = "",
         max_bytes: int = 8_000_000_000,
@@ -59,6 +66,8 @@ class Profile:
             trace: the trace file. recording: the notes beside it.
             keeps: an object that must live as long as the profile, such as its trace file.
             origin: the runtime of the trace file.
+            part: the process and the step that it is of, as of ``load``; None for all of the
+                trace.
             no_kernels: why kernels, copies and waits were dropped; empty if they were not.
             no_trace: likewise, for the trace file.
             max_bytes: the largest size of the trace file when unpacked.
@@ -68,6 +77,7 @@ class Profile:
         self._recording = recording
         self._keeps = keeps
         self.origin = origin
+        self._part = part
         self._no_kernels = no_kernels
         self._no_trace = no_trace
         self._max_bytes = max_bytes
@@ -83,19 +93,58 @@ class Profile:
         Raises:
             TraceError: the file cannot be read as a trace.
         """
+        return cls._read(path, max_bytes, None)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        process: int | None = None,
+        step: int | None = None,
+        max_bytes: int = 8_000_000_000,
+    ) -> Profile:
+        """Read one process and one step of a Chrome trace, for limits to judge.
+
+        Args:
+            process: its position in the file, from 0.
+            step: N of ``ProfilerStep#N``, the ranges of torch.profiler's schedule. What the host
+                launched in it counts, on any thread.
+            max_bytes: as of ``from_trace``.
+
+        Raises:
+            TraceError: the file cannot be read as a trace or has no kernels there; it has several
+                processes or steps and none is chosen, or not this one. The message lists them.
+        """
+        found = cls._read(path, max_bytes, (process, step))
+        is_empty = found.metrics["kernels"].value == 0 or found.device_kind == "cpu"
+        if is_empty and not found._recording.schema:
+            where = "the trace" if step is None else f"step {step}"
+            raise TraceError(_NO_KERNELS.format(os.fspath(path), where))
+        return found
+
+    @classmethod
+    def _read(
+        cls,
+        path: str | os.PathLike[str],
+        max_bytes: int,
+        part: tuple[int | None, int | None] | None,
+    ) -> Profile:
         from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-        from pytest_kernelprof.trace.correlation import reading_of
+        from pytest_kernelprof.trace.correlation import part_of, reading_of
         from pytest_kernelprof.trace.reader import read_trace
         from pytest_kernelprof.trace.vocabulary import origin_of
 
         trace = read_trace(path, max_bytes=max_bytes)
-        record = profile_of(session_facts(reading_of(trace)), trace.recording)
+        facts = session_facts(part_of(trace, *part) if part else reading_of(trace))
+        record = structs.replace(profile_of(facts, trace.recording), loaded=part is not None)
         _loaded[0] += 1
         return cls(
             record,
             trace=os.path.abspath(trace.source),
             recording=trace.recording,
             origin=origin_of(trace),
+            part=part,
             max_bytes=max_bytes,
         )
 
@@ -170,14 +219,31 @@ class Profile:
         Raises:
             IncompleteProfile: the trace was dropped, as the test took very many profiles.
         """
+        from pytest_kernelprof.analysis.session_profile import kernels_of_rounds
+
+        return kernels_of_rounds(self._read_again())
+
+    def timeline(self) -> records.Timeline:
+        """Read one round from the trace again, event by event: the one that the kernels are of.
+
+        Raises:
+            IncompleteProfile: the trace was dropped, as the test took very many profiles.
+        """
+        from pytest_kernelprof.analysis.round_events import timeline_of_round
+        from pytest_kernelprof.analysis.session_profile import session_facts
+
+        reading = self._read_again()
+        return timeline_of_round(reading, session_facts(reading).fullest)
+
+    def _read_again(self) -> Reading:
         from dataclasses import replace
 
-        from pytest_kernelprof.analysis.session_profile import kernels_of_rounds
-        from pytest_kernelprof.trace.correlation import reading_of
+        from pytest_kernelprof.trace.correlation import part_of, reading_of
         from pytest_kernelprof.trace.reader import read_trace
 
         trace = read_trace(self._whole_trace(), max_bytes=self._max_bytes)
-        return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
+        trace = replace(trace, recording=self._recording)
+        return part_of(trace, *self._part) if self._part else reading_of(trace)
 
     @property
     def copies(self) -> tuple[records.Copy, ...]:
@@ -242,7 +308,7 @@ class Profile:
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the Chrome trace (gzip if the name ends in ``.gz``), with our notes beside the
-        events, so that ``from_trace`` returns this profile.
+        events, so that ``from_trace`` returns this profile. Of a trace that was read, all of it.
 
         Raises:
             IncompleteProfile: the trace was dropped, as the test took very many profiles.

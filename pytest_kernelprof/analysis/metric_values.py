@@ -245,11 +245,11 @@ def host_metrics(
     return {metric.name: metric for metric in found}
 
 
-def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
-    """``peak_memory`` and ``allocations`` of unprofiled calls, or why there are none."""
+def memory_metrics(recording: Recording, why: str = "", *, on_cpu: bool) -> dict[str, Metric]:
+    """``peak_memory`` and ``allocations`` of unprofiled calls, or ``why`` there are none."""
     memory = recording.memory
     if memory is None:
-        why = recording.memory_why or (NOT_ON_THE_CPU if on_cpu else _NOT_WATCHED)
+        why = recording.memory_why or (NOT_ON_THE_CPU if on_cpu else why or _NOT_WATCHED)
         return {name: absent(name, why) for name in ("peak_memory", "allocations")}
     return {
         "peak_memory": metric_of("peak_memory", memory.peak_bytes),

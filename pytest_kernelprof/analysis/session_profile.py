@@ -27,7 +27,7 @@ _PARTS: tuple[tuple[round_events.What, str, str], ...] = (
     ("wait", "waits", "call"),
 )
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
-_NOT_RECORDED = "not recorded with the trace"
+_NOT_RECORDED = "not recorded with the trace: only kernel_profile(fn) measures it"
 _NOT_ASKED = "not available: this torch does not count compilations"
 _NO_TRITON = "not available: Triton interprets kernels, cannot be watched, or was loaded unseen"
 _NO_AUTOTUNER = "not available: an autotuner cannot be watched, or was loaded unseen"
@@ -102,8 +102,9 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         for name, metric in profile.metrics.items()
     }
     timings = None if clock else recording.host_timings
-    found |= metric_values.host_metrics(timings, {} if on_cpu else found, clock)
-    found |= metric_values.memory_metrics(recording, on_cpu=on_cpu)
+    why = "" if recording.schema else _NOT_RECORDED
+    found |= metric_values.host_metrics(timings, {} if on_cpu else found, clock or why)
+    found |= metric_values.memory_metrics(recording, why, on_cpu=on_cpu)
     found["recompiles"] = recompiles = _recompiles(recording, facts.missed)
     found |= _noted(recording, recompiles.why, on_cpu=on_cpu)
     found |= {name: metric_values.absent(name, why) for name, why in recording.no_times.items()}

@@ -13,6 +13,7 @@ from operator import methodcaller
 from typing import Any
 
 from pytest_kernelprof.errors import KernelprofError
+from pytest_kernelprof.limits.kinds import JUDGED
 from pytest_kernelprof.records.metrics import COMPARED_KINDS, DIRECTIONS, METRICS
 from pytest_kernelprof.units import parse_bytes, parse_duration, printable
 
@@ -25,6 +26,7 @@ tests. A run is what pytest --kernelprof-json=run.json writes.
 _EXAMPLES = """\
 examples:
   kernelprof show trace.json.gz               print the kernels of a trace
+  kernelprof check trace.json.gz --max-kernels 400     judge it by limits
   kernelprof diff old.json.gz new.json.gz     show what changed in a trace
   pytest --kernelprof-against=main            fail tests worse than main
   pytest --kernelprof-json=run.json           record a run
@@ -135,6 +137,26 @@ COMMANDS = {
         _flag("--all", "print every row, without folding"),
         _flag("--operators", "print the operators of one round as a tree"),
         _flag("--json", "print the profile as JSON"),
+        _MAX_SIZE,
+    ),
+    "check": _command(
+        "judge a trace by limits, as the markers of a test do",
+        "check trace.json.gz --max-kernels 400 --forbid-kernels aten::clone",
+        "0 if all limits are kept, 1 if one is broken, 2 if one was not judged or for an error",
+        "trace_commands:check",
+        _option("trace", "a Chrome trace of torch.profiler; write it before the options"),
+        _option("--process=N", "the process, of several in the file", parse=_at_least(0)),
+        _option("--step=N", "the step (ProfilerStep#N), of several", parse=_at_least(0)),
+        *(
+            _option(
+                f"{kind.flag}=VALUE",
+                f"{kind.help.replace('%', '%%')}; may be repeated",
+                nargs="+",
+                action="append",
+                default=[],
+            )
+            for kind in JUDGED
+        ),
         _MAX_SIZE,
     ),
     "open": _command(

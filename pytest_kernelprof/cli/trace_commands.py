@@ -1,4 +1,4 @@
-"""The commands on recorded traces: ``kernelprof show``, ``diff`` and ``open``."""
+"""The commands on recorded traces: ``kernelprof show``, ``check``, ``diff`` and ``open``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ from msgspec import structs
 from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.analysis.round_events import operator_tree
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
+from pytest_kernelprof.api import Profile as Loaded
 from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
-from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.errors import MarkerError, TraceError
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.kinds import JUDGED, parse_words
+from pytest_kernelprof.profiler.operators import registered_operators
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
 from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.report import commands
+from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
+from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.trace.columns import Trace
 from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
@@ -68,6 +74,36 @@ def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     diffs = {one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd}
     print_lines(commands.rank_lines(ranks, unread, diffs, style_of_output()))
     return 0 if all(one.profile.integrity.complete for one in ranks) and not unread else 1
+
+
+# kernelprof check
+
+
+def check(chosen: argparse.Namespace) -> int:
+    """Judge a trace by limits: print the failure text of a test for those that are broken, and a
+    line for each other one; last whether the trace is complete. Return 0 if all limits are kept, 1
+    if one is broken, else 2.
+
+    Raises:
+        TraceError: the trace cannot be read, as of ``Profile.load``.
+        MarkerError: a limit is not of its form, or none is given.
+    """
+    given = [(kind, words) for kind in JUDGED for words in getattr(chosen, kind.name)]
+    if not given:
+        raise MarkerError(f"no limit is given, for example {JUDGED[0].words}; choose one or more")
+    limits = [parse_words(*one) for one in given]
+    loaded = Loaded.load(
+        chosen.trace, process=chosen.process, step=chosen.step, max_bytes=chosen.max_size
+    )
+    found = evaluate(loaded.record, limits, registered_operators)
+    outcomes, told = {one.outcome for one in found}, {"failed", "undecided", "not judged"}
+    if not outcomes.isdisjoint(told - {"not judged"}):
+        print(failure_message(structs.replace(loaded.record, verdicts=found)))
+        found = tuple(one for one in found if one.outcome not in told)
+    for one in found:
+        print(printable(f"{one.outcome}: {verdict_line(one)}"))
+    print_lines(commands.verdict_lines(loaded.record, style_of_output()))
+    return 1 if "failed" in outcomes else 0 if outcomes == {"passed"} else 2
 
 
 # kernelprof diff

@@ -103,9 +103,18 @@ def _tax(metric: Metric) -> float:
     return 0.0 if plain is None or metric.low is None else max(0.0, plain.low - metric.low)
 
 
-def evaluate(profile: Profile, limits: Iterable[Limit]) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit, in order; for a call on several ranks, their worst."""
-    return tuple(_on_every_rank(profile, limit) for limit in limits)
+def evaluate(
+    profile: Profile,
+    limits: Iterable[Limit],
+    operators: Callable[[], Collection[str]] | None = None,
+) -> tuple[Verdict, ...]:
+    """Return a verdict for each limit, in order; for a call on several ranks, their worst.
+
+    Args:
+        operators: as of ``if_names_exist``, by which verdicts are then replaced.
+    """
+    found = tuple(_on_every_rank(profile, limit) for limit in limits)
+    return tuple(if_names_exist(one, profile, operators) for one in found) if operators else found
 
 
 def if_names_exist(
@@ -212,8 +221,10 @@ def _evaluate(profile: Profile, limit: Limit) -> Verdict:
         if metric.value is None and known == 0.0:  # nothing is known of its work
             return replace(asked, outcome="not judged", why=metric.why)
         if known is None or (limit.relative and whole.value is None):
+            # What no trace holds is no loss of the one that was read.
+            never = profile.loaded and limit.sources != ("profiled",)
             why = (metric if known is None else whole).why or "not measured"
-            return replace(asked, outcome="incomplete", why=why)
+            return replace(asked, outcome="not judged" if never else "incomplete", why=why)
         judge = _counted if metric.kind == "exact" else _timed
         left, asked = _less_allowed(profile, limit, asked, metric)
         found = judge(profile, limit, asked, left, known if left.value is None else left.value)

@@ -106,6 +106,17 @@ class Kind(NamedTuple):
         """The first of the forms."""
         return re.split(r" or |, where |, max_", self.form, maxsplit=1)[0]
 
+    @property
+    def flag(self) -> str:
+        """The option of a command for it."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def words(self) -> str:
+        """The forms of that option."""
+        written = rf"{self.name}\(([^)]*)\)"
+        return re.sub(written, lambda one: f"{self.flag} {one[1].replace(',', '')}", self.form)
+
 
 def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Limit:
     """Return the limit of a marker or keyword.
@@ -140,6 +151,43 @@ def parse_keyword(name: str, value: Any) -> Limit:
     if isinstance(value, Mapping):
         return parse_limit(name, (), value)
     return parse_limit(name, value if isinstance(value, (list, tuple)) else (value,), {})
+
+
+_NUMBERS = {"n": int, "us": float, "ms": float}
+"""The parameters that take a number; the others take text."""
+
+
+def parse_words(kind: Kind, words: Sequence[str]) -> Limit:
+    """Return the limit of an option's words, as ``0 direction=d2h`` or ``mm ... gelu``.
+
+    Raises:
+        MarkerError: the words do not fit the limit's form; the message shows it.
+    """
+    parameters = _signature(kind.make).parameters
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    try:
+        for word in words:
+            name, equals, value = word.partition("=")
+            one = parameters.get(name)
+            if equals and one is not None and one.kind is one.KEYWORD_ONLY:
+                if name in kwargs:
+                    raise ValueError(f"{name}= is given twice")
+                kwargs[name] = _value(name, value)
+            else:
+                args.append(_value(next(iter(parameters)), word))
+        bound = _bound(kind.make, args, kwargs)
+        return kind.make(*bound.args, **bound.kwargs)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise MarkerError(f"{kind.flag}: {error}. Write {kind.words}") from error
+
+
+def _value(parameter: str, word: str) -> Any:
+    """The value of a word; text where it is no number, which the limit then refuses."""
+    try:
+        return ... if word == "..." else _NUMBERS[parameter](word)
+    except (KeyError, ValueError):
+        return word
 
 
 def parse_assertion(name: str, value: Any) -> Limit:
@@ -517,3 +565,5 @@ def _kind(make: Callable[..., Limit], form: str) -> Kind:
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in map(_kind, _FORMS, _FORMS.values())}
+JUDGED = tuple(kind for kind in KINDS.values() if kind.name not in COMPARISONS)
+"""Those of one profile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.api import Profile, refuse_no_callable
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
@@ -218,6 +220,37 @@ class KernelProfile:
         ):
             yield region
         region._profile = (lambda: kept[0]) if kept else self._no_profile
+
+    def load(
+        self, path: str | os.PathLike[str], process: int | None = None, step: int | None = None
+    ) -> Profile:
+        """Judge a recorded trace as if the test had measured it here: by its markers, its snapshot
+        and baselines. Needs no GPU.
+
+        Args:
+            path: a Chrome trace of torch.profiler, plain or gzip, from any process or machine.
+            process: which of several in the file, from 0.
+            step: which of several, by its range ``ProfilerStep#N``.
+
+        Raises:
+            TraceError: as of ``Profile.load``.
+        """
+        test = self._test
+        request = test.request("kernel_profile.load", loads=not test.settings.disable)
+        with test.ledger.asking(request):
+            loaded = Profile.load(path, process=process, step=step)
+            if test.settings.disable:
+                test.ledger.leave_out(test.unmeasured)
+                return loaded
+            named = {"process": process, "step": step}
+            label = ", ".join(f"{k} {v}" for k, v in named.items() if v is not None)
+            file = os.fsdecode(os.path.abspath(path))
+            record = replace(loaded.record, label=label, trace=file)
+            if test.keeps_timelines:
+                record = replace(record, timeline=loaded.timeline())
+            if not len(test.ledger):
+                test.ledger.judge_by(test.snapshot_of(record.environment))
+            return test.ledger.keep_record(record, request, loaded)
 
     def ranks(self, number: int | None = None, *, backend: str | None = None) -> Ranks:
         """So many ranks of ``torch.distributed``, each a process: ``ranks(2).run(fn, *args)``.

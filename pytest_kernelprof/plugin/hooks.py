@@ -386,6 +386,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
         or "kernel_benchmark" in state.fixtures,
         keeps_timelines=run.is_wanted_whole,
         after_call=run.after_call,
+        snapshot_of=state.find_snapshot_of,
     )
     return test
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.records import comparison, document, profile, recording
+    from pytest_kernelprof.records.environment import Environment
 
 CUDA_HINT = (
     "there is no CUDA device here; if the test needs one, mark it "
@@ -341,6 +342,18 @@ class ItemState:
             wanted = target.device == "cpu" or is_cuda_up(otherwise=False)
         if wanted and self.snapshot is None:
             self.snapshot = snapshots.judge_of(self._item, target.device)
+        return self.snapshot
+
+    def find_snapshot_of(self, environment: Environment) -> SnapshotJudge | None:
+        """Find what judges the test by its snapshots of a trace's device, in place of that of the
+        device here.
+
+        Raises:
+            SnapshotError: as of ``find_snapshot``.
+        """
+        if self.run.snapshots is not None:
+            device, name = environment.kind, environment.device
+            self.snapshot = self.run.snapshots.judge_of(self._item, device, name)
         return self.snapshot
 
 

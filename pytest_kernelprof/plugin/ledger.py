@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof import api, errors, system
 from pytest_kernelprof.analysis.session_profile import unmeasured
-from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
+from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.profiler.operators import registered_operators
 from pytest_kernelprof.profiler.torch_profiler import thread_words
@@ -186,7 +186,7 @@ class Ledger:
         self.unsaved: list[str] = []
         self._requests: dict[Request, None] = {}
         self._of_fixtures: set[Request] = set()
-        self._for_fixtures = False
+        self._for_fixtures = self._loads = False
         self._work: dict[Rated, tuple[int, Request]] = {}
         self._thread = system.Real.this_thread()
 
@@ -224,6 +224,7 @@ class Ledger:
         if system.Real.this_thread() != self._thread:
             request.thread = thread_words(system.Real.this_thread())
         self._requests[request] = None
+        self._loads |= request.loads
 
     @contextlib.contextmanager
     def asking(self, request: Request) -> Iterator[None]:
@@ -262,7 +263,7 @@ class Ledger:
     def so_far(self, profile: Profile) -> tuple[Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
         times = self._baseline.times_so_far(profile) if self._baseline else ()
-        return (*_evaluated(profile, self.limits), *times)
+        return (*evaluate(profile, self.limits, registered_operators), *times)
 
     def keep(
         self,
@@ -275,14 +276,14 @@ class Ledger:
         arguments live."""
         limits = self._limits_with(request.own)
         record = replace(measurement.profile, place=request.place)
-        verdicts = (*_evaluated(record, limits), *self._by_baselines(record))
+        verdicts = (*evaluate(record, limits, registered_operators), *self._by_baselines(record))
         is_over = any(one.outcome == "failed" for one in verdicts)
         lined = with_lines_if(self._lines or is_over, measurement)
         if lined is not measurement.profile:
             record = replace(lined, place=request.place)
             # Only now is known which lines a limit allows.
             if any(one.allow for one in limits):
-                verdicts = _evaluated(record, limits)
+                verdicts = evaluate(record, limits, registered_operators)
             verdicts = (*verdicts[: len(limits)], *self._by_baselines(record))
         record = replace(record, verdicts=verdicts, timeline=timeline, trace=trace)
         if lined is not measurement.profile and record.other_ranks:
@@ -290,13 +291,27 @@ class Ledger:
         entry = _Entry(record, limits, request.own, measurement.recording, measurement.file)
         return self._kept(entry).profile()
 
-    def keep_record(self, record: Profile, request: Request) -> None:
-        """Judge what another process has measured for this test, and keep it."""
-        if self._entries:
+    def keep_record(
+        self, record: Profile, request: Request, shown: api.Profile | None = None
+    ) -> api.Profile:
+        """Judge what another process has measured for this test, and keep it.
+
+        Args:
+            shown: the profile as users see it, of a trace that was read.
+        """
+        if self._entries and not (shown and record.label):
             record = replace(record, label=f"profile {len(self._entries) + 1}")
         record, limits = replace(record, place=request.place), self.limits
-        verdicts = (*_evaluated(record, limits), *self._by_baselines(record))
-        self._kept(_Entry(replace(record, verdicts=verdicts), limits, {}))
+        verdicts = (*evaluate(record, limits, registered_operators), *self._by_baselines(record))
+        record = replace(record, verdicts=verdicts)
+        if shown is not None:
+            shown.record = record
+        return self._kept(_Entry(record, limits, {}, shown=shown)).profile()
+
+    def judge_by(self, snapshot: SnapshotJudge | None) -> None:
+        """Judge by this snapshot, in place of that of the device here."""
+        self._snapshot = snapshot
+        self._baselines = tuple(one for one in (snapshot, self._baseline) if one is not None)
 
     def _kept(self, entry: _Entry) -> _Entry:
         for one in self._baselines:
@@ -363,7 +378,7 @@ class Ledger:
         """What was taken since the last call, judged by the limits that stand now.
 
         Args:
-            unmeasured: why the whole test runs without being measured.
+            unmeasured: why the whole test runs without being measured, which loads no trace.
         """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
@@ -374,7 +389,7 @@ class Ledger:
             profiles=tuple(self._judged(entry) for entry in new),
             profiled=bool(self._entries),
             compared=self.compared,
-            unmeasured=unmeasured or self.unmeasured,
+            unmeasured=("" if self._loads else unmeasured) or self.unmeasured,
             blind=self.blind,
             limits=_names(self.limits),
             unfinished=unfinished,
@@ -475,11 +490,6 @@ def with_blamed_timeline(record: Profile, measurement: Measurement) -> Profile:
     return replace(record, other_ranks=tuple(others))
 
 
-def _evaluated(profile: Profile, limits: Iterable[Limit]) -> tuple[Verdict, ...]:
-    found = evaluate(profile, limits)
-    return tuple(if_names_exist(one, profile, registered_operators) for one in found)
-
-
 def without_kernels(record: Profile) -> Profile:
     """A profile by its numbers alone."""
     return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
@@ -489,7 +499,7 @@ def _late(entry: _Entry, limit: Limit) -> Verdict:
     """The verdict of a limit that came after the profile."""
     if (limit.of_kernels or limit.allow) and not entry.record.kernels_kept:
         return Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
-    return _evaluated(entry.record, [limit])[0]
+    return evaluate(entry.record, [limit], registered_operators)[0]
 
 
 def _names(limits: Iterable[Limit]) -> tuple[str, ...]:

@@ -33,8 +33,10 @@ from pytest_kernelprof.measure.sessions import MoreRounds
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.plugin.settings import Settings
+from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
+from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.records.recording import DeviceKind
 from pytest_kernelprof.summary import wording
@@ -79,6 +81,7 @@ class MeasuredTest(NamedTuple):
         everything: whether all metrics are read, whatever its limits need.
         keeps_timelines: whether somebody reads rounds event by event.
         after_call: is handed each call when it has been measured, its arguments still there.
+        snapshot_of: finds what judges the test by its snapshots of another device.
     """
 
     id: str
@@ -91,6 +94,7 @@ class MeasuredTest(NamedTuple):
     keeps_timelines: bool = False
     after_call: AfterCall | None = None
     unmeasured: str = ""
+    snapshot_of: Callable[[Environment], SnapshotJudge | None] = lambda _: None
 
     def request(self, what: str, **more: Any) -> Request:
         """What the line of the test that is running asks for, as ``Request`` has it."""
@@ -287,9 +291,9 @@ def judged_call(test: MeasuredTest) -> Iterator[None]:
     launched = any(profile.kernel_count for profile in kept)
     if names and not launched and api.traces_loaded() > traces:
         raise errors.IncompleteProfile(
-            f"{names} was not judged: the test launched nothing and loaded a trace, and "
-            "markers do not judge loaded traces: assert on the profile, for example assert "
-            "profile.kernel_count <= 400"
+            f"{names} was not judged: the test launched nothing and read a trace, which markers "
+            "judge if the fixture loads it: request kernel_profile, and write "
+            "kernel_profile.load(path)"
         )
 
 

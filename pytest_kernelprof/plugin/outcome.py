@@ -37,6 +37,7 @@ class Request:
         compares: whether the test's limits that compare are about it, too.
         place: the line of the test that requested it, if that matters.
         group: the ranks that make it together, as a group or as numbers; None for all.
+        loads: whether it reads a trace, for which no device is needed.
     """
 
     what: str
@@ -49,6 +50,7 @@ class Request:
     compares: bool = False
     place: Place | None = None
     group: object = None
+    loads: bool = False
 
 
 class Records(NamedTuple):
@@ -175,13 +177,15 @@ def _nothing_measured(records: Records) -> str:
 
 def _not_judged(records: Records) -> str:
     """A limit about nothing would pass."""
-    if records.unmeasured:
-        return ""
     for one in records.unfinished:
+        if records.unmeasured and not one.loads:
+            continue
         if one.limits:
             return f"{', '.join(one.limits)} was not judged: {_ended_early(one)}"
         if one.thread:
             return _ended_early(one)
+    if records.unmeasured:
+        return ""
     if records.limits and not records.profiled:
         return (
             f"{', '.join(records.limits)} was not judged: the test only compares, and a "
@@ -215,7 +219,7 @@ def _none_applies(records: Records) -> str:
     verdicts = [one for one in records.verdicts if one.of_limit or one.outcome != "not judged"]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
-    if any(one.device == "cuda" for one in verdicts):
+    if not all(one.device == "cpu" for one in verdicts):
         return f"nothing to judge: {'; '.join(dict.fromkeys(map(verdict_line, verdicts)))}"
     told = (f"{one.limit} ({one.why})" if one.patterns else one.limit for one in verdicts)
     return not_on_the_cpu(told)

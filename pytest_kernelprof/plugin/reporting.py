@@ -125,8 +125,9 @@ def _why_not_judged(
     if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
     without = "--kernelprof-update" if state.run.settings.update else "no snapshot of this device"
-    otherwise = without if len(ledger) else "not measured"
-    return (state.why_unmeasured or ledger.unmeasured or otherwise).partition(":")[0]
+    if len(ledger) and not ledger.unmeasured:  # also where a trace was loaded without a device
+        return without
+    return (state.why_unmeasured or ledger.unmeasured or "not measured").partition(":")[0]
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -201,6 +202,7 @@ _NO_NUMBER = (
     errors.MarkerError,
     errors.CannotMeasureError,
     errors.SnapshotError,
+    errors.TraceError,
 )
 _OURS = (errors.KernelprofError, errors.LimitExceeded, errors.WrongResult)
 

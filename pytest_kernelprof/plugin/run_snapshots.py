@@ -91,9 +91,14 @@ class Snapshots:
         except SnapshotError:
             return True
 
-    def judge_of(self, item: pytest.Item, device: DeviceKind) -> SnapshotJudge | None:
+    def judge_of(
+        self, item: pytest.Item, device: DeviceKind, name: str = ""
+    ) -> SnapshotJudge | None:
         """What judges a test on a device; None where there is nothing to check and nothing to
         write.
+
+        Args:
+            name: the name of the device; by default of the one here.
 
         Raises:
             SnapshotError: its file of snapshots cannot be read, or not be written to.
@@ -107,7 +112,7 @@ class Snapshots:
         from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
         from pytest_kernelprof.records.comparison import SnapshotReport
 
-        here = device_folder(device, current_device(device).name)
+        here = device_folder(device, name or current_device(device).name)
         if self.updates:
             _refuse_unwritable(os.path.dirname(path))
         elsewhere = tuple(one for one in others if one != here)

@@ -469,6 +469,7 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             does the same as the first.
         rank: its process's number in ``torch.distributed``; None where it is not of several.
         collectives: the communication kernels of one call, in launch order.
+        loaded: whether it was read from a trace for limits to judge, and not measured here.
     """
 
     label: str = ""
@@ -487,6 +488,7 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     kernels_kept: bool = True
     rank: int | None = None
     collectives: tuple[Collective, ...] = ()
+    loaded: bool = False
 
 
 class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):

@@ -480,9 +480,8 @@ def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
         return elsewhere
     limits = wording.limits_of([profile])
     left = dict.fromkeys(wording.title(one) for one in limits if one.outcome == "not judged")
-    where = "not judged on the CPU" if profile.on_cpu else "not judged"
-    unjudged = (Cause(f"{where}: {', '.join(left)}"),) if left else ()
-    return (*elsewhere, *unjudged)
+    where = " on the CPU" if profile.on_cpu else ""
+    return (*elsewhere, Cause(f"not judged{where}: {', '.join(left)}")) if left else elsewhere
 
 
 def explained(profile: Profile) -> Profile:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_kernelprof.trace.columns import Bools, Frames, Ints, Names, Operators, Trace
 
@@ -360,8 +362,12 @@ class Reading:
         return self.activities_of_call[:, kind] > 0
 
 
-def reading_of(trace: Trace) -> Reading:
-    """Join the tables of a trace."""
+def reading_of(trace: Trace, parts: Sequence[Round] = ()) -> Reading:
+    """Join the tables of a trace.
+
+    Args:
+        parts: what stands for rounds, in place of our annotations.
+    """
     calls, acts = trace.calls, trace.activities
     of_calls, of_acts = trace.process_of_thread[calls.thread], processes_of_activities(trace)
     call_of_activity = _find(calls.correlation, acts.correlation, of_calls, of_acts)
@@ -369,7 +375,8 @@ def reading_of(trace: Trace) -> Reading:
     cells = 3 * call_of_activity[linked] + acts.kind[linked]
     counts = np.bincount(cells, minlength=3 * len(calls)).reshape(-1, 3)
     has_kernel = counts[:, KERNEL] > 0
-    layout, leaked = _lay_out(trace, has_kernel), _leaked(trace, call_of_activity, of_acts)
+    layout = Layout(tuple(parts)) if parts else _lay_out(trace, has_kernel)
+    leaked = _leaked(trace, call_of_activity, of_acts)
     round_of_call = layout.round_at(calls.start)
     return Reading(
         trace,
@@ -452,6 +459,65 @@ def of_each_process(trace: Trace) -> list[Trace]:
         )
         for one in processes.tolist()
     ]
+
+
+_STEP = re.compile(r"^ProfilerStep#(\d{1,9})$")
+_PAGE = "see docs/reference.md#recorded-traces"
+_MOST_LISTED = 20
+
+
+def part_of(trace: Trace, process: int | None = None, step: int | None = None) -> Reading:
+    """Read one process and one step of a trace: what the calls in the step launched, on any thread.
+
+    Args:
+        process: its position in the file, from 0; None where there is one.
+        step: N of its range ``ProfilerStep#N``; None for the whole trace, of one step at most.
+
+    Raises:
+        TraceError: none is chosen of several, or one that is not there; the message lists them.
+    """
+    each = of_each_process(trace)
+    sizes = [int((one.activities.kind == KERNEL).sum()) for one in each]
+    trace = each[_chosen(trace, "process", process, range(len(each)), lambda: sizes)]
+    numbers, steps = _steps_of(trace)
+    if step is None and len(steps) < 2:
+        return reading_of(trace)
+    found = _chosen(
+        trace, "step", step, numbers, lambda: map(len, reading_of(trace, steps).kernels)
+    )
+    return reading_of(trace, [steps[found]])
+
+
+def _steps_of(trace: Trace) -> tuple[list[int], list[Round]]:
+    """The steps of torch.profiler's schedule in order of time, as numbers and as parts; none where
+    a recording of ours has its rounds."""
+    ops = trace.operators
+    are_steps = ops.name.matching(_STEP) & (trace.recording.schema == 0)
+    numbers = [int(name.partition("#")[2]) for name in ops.name[are_steps]]
+    begins, ends = ops.start[are_steps].tolist(), ops.end[are_steps].tolist()
+    return numbers, list(map(Round, begins, ends, [*begins[1:], _END]))
+
+
+def _chosen(
+    trace: Trace,
+    what: str,
+    choice: int | None,
+    known: Sequence[int],
+    sizes: Callable[[], Iterable[int]],
+) -> int:
+    """The position of what is chosen, or of the only one; ``sizes`` counts the kernels of each."""
+    found = [at for at, one in enumerate(known) if one == choice and type(choice) is int]
+    if choice is None and len(known) == 1:
+        return 0
+    if len(found) == 1:
+        return found[0]
+    each = zip(known, sizes() if known else (), strict=True)
+    there = [f"{what} {one} with {n} kernel{'s'[: n != 1]}" for one, n in each]
+    more = [f"and {len(there) - _MOST_LISTED} more"] * (len(there) > _MOST_LISTED)
+    listed = ", ".join([*there[:_MOST_LISTED], *more]) or f"no {what}"
+    wrong = f"{what}={choice!r} is {'there twice' if found else 'not there'}: "
+    told = f"{'' if choice is None else wrong}the trace has {listed}"
+    raise TraceError(f"{trace.source}: {told}. Choose one with {what}=N ({_PAGE})")
 
 
 def _rows(table: Table, rows: Bools) -> Table:

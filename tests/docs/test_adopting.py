@@ -55,11 +55,25 @@ def test_a_step_of_a_worker_that_launches_more_fails(
     pytester: pytest.Pytester, python: str
 ) -> None:
     project = Project(pytester, python, "inference_engine")
-    project.run().assert_outcomes(passed=1)
+    project.run("test_worker.py").assert_outcomes(passed=1)
     project.change("engine.py", "@ self.weight)", "@ self.weight) + 1")
-    result = project.run()
+    result = project.run("test_worker.py")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*aten::add*"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2*", "*aten::add*"])
+
+
+def test_a_fusion_that_did_not_happen_in_one_step_fails_that_step(
+    pytester: pytest.Pytester, python: str
+) -> None:
+    project = Project(pytester, python, "inference_engine")
+    project.run("test_fusions.py").assert_outcomes(passed=2)
+    trace = pytester.path / "engine.pt.trace.json"
+    before, _, after = trace.read_text().rpartition("act_and_mul_quant_kernel")
+    trace.write_text(f"{before}act_and_mul_kernel{after}")
+    result = project.run("test_fusions.py")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*test_each_step_runs_the_fused_kernels[[]4]*"])
+    result.stdout.fnmatch_lines(["E   *kernel 7: expected 'act_and_mul_quant'*"])
 
 
 def test_a_benchmark_suite_writes_times_for_trackers_and_keeps_its_limit(

@@ -399,7 +399,7 @@ _REASONS = (
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
     (r".*the test asks for kernel_profile but profiled nothing", "nothing measured"),
-    (r"(?:E +)?\w+Error: ", "crash"),
+    (r"(?:E +)?[\w.]+Error: ", "crash"),
 )
 
 

@@ -151,9 +151,9 @@ def test_a_limit_of_a_test_that_only_loads_a_trace(run: Run) -> None:
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*max_kernels was not judged: the test launched nothing and loaded a trace, and "
-            "markers do not judge loaded traces: assert on the profile, for example assert "
-            "profile.kernel_count <= 400"
+            "*max_kernels was not judged: the test launched nothing and read a trace, which "
+            "markers judge if the fixture loads it: request kernel_profile, and write "
+            "kernel_profile.load(path)"
         ]
     )
 

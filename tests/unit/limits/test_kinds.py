@@ -13,10 +13,12 @@ import pytest
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import (
     COMPARISONS,
+    JUDGED,
     KINDS,
     parse_assertion,
     parse_keyword,
     parse_limit,
+    parse_words,
 )
 
 
@@ -293,6 +295,15 @@ EXAMPLES: dict[str, Any] = {
     "expect_kernels": "mm",
     "forbid_kernels": "mm",
 }
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_words_of_an_option_make_the_limit_of_the_marker(name: str) -> None:
+    kind = KINDS[name]
+    assert kind in JUDGED
+    assert kind.words.startswith(f"--{name.replace('_', '-')} ")
+    words = [str(EXAMPLES[name])]
+    assert parse_words(kind, words) == parse_keyword(name, EXAMPLES[name])
 
 
 def test_these_are_all_limits_that_there_are() -> None:

@@ -1,0 +1,275 @@
+"""Recorded traces in tests: ``kernel_profile.load`` hands them to markers, snapshots, baselines and
+reports, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.baselines.run_documents import read_run
+
+Run = Callable[..., pytest.RunResult]
+
+DEVICE = {"deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X"}]}
+
+
+def span(category: str, name: str, ts: float, dur: float, tid: int, **args: Any) -> dict[str, Any]:
+    place = {"pid": 1, "tid": tid, "ts": ts, "dur": dur}
+    return {"ph": "X", "cat": category, "name": name, **place, "args": args}
+
+
+def recorded(
+    folder: Path, steps: dict[int, list[str]], lost: bool = False, name: str = "worker.json"
+) -> None:
+    """A worker's trace: of each step the kernels that it launches; ``lost``: but for the last."""
+    events, at = [], 0
+    for number, kernels in steps.items():
+        events.append(span("user_annotation", f"ProfilerStep#{number}", 1000 * number, 990, 1))
+        for n, kernel in enumerate(kernels, 1):
+            at, ts = at + 1, 1000.0 * number + 10 * n
+            events.append(span("cuda_runtime", "hipLaunchKernel", ts, 2, 1, correlation=at))
+            events.append(span("kernel", kernel, ts + 5, 4, 7, correlation=at, device=0, stream=0))
+    events = events[:-1] if lost else events
+    (folder / name).write_text(json.dumps({**DEVICE, "traceEvents": events}))
+
+
+@pytest.fixture
+def one_step(pytester: pytest.Pytester) -> None:
+    recorded(pytester.path, {3: ["gemm", "gelu", "gemm"]})
+
+
+@pytest.fixture
+def two_steps(pytester: pytest.Pytester) -> None:
+    recorded(pytester.path, {3: ["gemm", "gelu", "gemm"], 4: ["gemm", "copy", "gelu", "gemm"]})
+
+
+LIMITED = """
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile):
+    kernel_profile.load("worker.json")
+"""
+
+
+@pytest.mark.usefixtures("one_step")
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_markers_judge_a_loaded_trace_without_a_gpu(run: Run, workers: str) -> None:
+    code = LIMITED + LIMITED.replace("max_kernels(2)", "max_kernels(3)").replace("_it", "_kept")
+    options = ["-n2"] if workers == "-n2" else []
+    result = run(code, *options, "--kernelprof-report", device=None)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E   max_kernels: 3 > 2: gemm x2, gelu",
+            '  at test_it.py:*: kernel_profile.load("worker.json")',
+            "*gemm*",
+            "1 of 2 tests breaks a limit.",
+            "AMD Instinct MI300X",
+            "2 profiles, all complete",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("one_step")
+def test_the_profile_is_handed_back_and_is_one_of_the_test(run: Run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    loaded = kernel_profile.load("worker.json")
+    assert kernel_profile.last is loaded
+    assert [one.name for one in loaded.kernels] == ["gemm", "gelu", "gemm"]
+    assert (loaded.origin.dialect, loaded.environment.device) == ("ROCm", "AMD Instinct MI300X")
+""",
+        device=None,
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.usefixtures("one_step")
+def test_the_precedence_of_limits_is_that_of_measured_profiles(run: Run) -> None:
+    result = run(
+        """
+pytestmark = [pytest.mark.max_kernels(1), pytest.mark.max_kernels(1, match="gemm")]
+@pytest.mark.max_kernels(3)
+def test_inner(kernel_profile):
+    kernel_profile.load("worker.json")
+@pytest.mark.max_kernels(3)
+def test_at_run_time(kernel_profile):
+    kernel_profile.load("worker.json")
+    kernel_profile.limit(max_kernels={"n": 2, "match": "gemm"})
+""",
+        device=None,
+    )
+    result.assert_outcomes(passed=1, failed=1)  # at run time 2 are allowed
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gemm'): 2 > 1*"])
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_each_step_is_judged_by_itself(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    for step in (3, 4):
+        kernel_profile.load("worker.json", step=step)
+    assert [one.label for one in kernel_profile.profiles] == ["step 3", "step 4"]
+""",
+        device=None,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E   max_kernels: 4 > 3", "  in step 4"])
+    assert "in step 3" not in result.stdout.str()
+
+
+@pytest.mark.usefixtures("one_step")
+def test_host_times_are_not_judged_and_other_limits_are(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.max_latency("1s")
+def test_latency_alone(kernel_profile):
+    kernel_profile.load("worker.json")
+@pytest.mark.max_latency("1s")
+@pytest.mark.max_launch_overhead("1us")
+@pytest.mark.max_recompiles(0)
+@pytest.mark.max_kernels(3)
+def test_beside(kernel_profile):
+    kernel_profile.load("worker.json")
+""",
+        "--kernelprof-report",
+        device=None,
+    )
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "1 of 2 tests is within its limits; 1 not judged (nothing to judge), *",
+            "    not judged: max_latency, max_launch_overhead, max_recompiles",
+            "SKIPPED*: nothing to judge: max_latency: not recorded with the trace: *",
+        ]
+    )
+
+
+def test_an_incomplete_trace_is_an_error_and_no_pass(run: Run, pytester: pytest.Pytester) -> None:
+    recorded(pytester.path, {3: ["gemm", "gelu", "gemm"]}, lost=True)
+    result = run(LIMITED, device=None)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*1 launch calls have no kernel in the trace (hipLaunchKernel*"])
+
+
+BAD = [
+    ("two steps", '"worker.json"', "*the trace has step 3 with 3 kernels, step 4*"),
+    ("no such step", '"worker.json", step=9', "*step=9 is not there: the trace has step*"),
+    ("no such process", '"worker.json", process=1', "*process=1 is not there: the trace has pro*"),
+    ("an empty step", '"empty.json", step=4', "*no kernels in step 4, so limits would pass on*"),
+    ("no file", '"other.json"', "*other.json: cannot be read*"),
+    ("no trace", '"test_it.py"', "*test_it.py: not JSON*"),
+    ("no path", "None", "*TypeError*"),
+]
+
+
+@pytest.mark.usefixtures("two_steps")
+@pytest.mark.parametrize(("call", "told"), [one[1:] for one in BAD], ids=[one[0] for one in BAD])
+def test_bad_input_is_no_pass(call: str, told: str, run: Run, pytester: pytest.Pytester) -> None:
+    recorded(pytester.path, {3: ["gemm"], 4: []}, name="empty.json")
+    result = run(
+        f"""
+@pytest.mark.max_kernels(9)
+def test_raised(kernel_profile):
+    kernel_profile.load({call})
+@pytest.mark.max_kernels(9)
+def test_caught(kernel_profile):
+    with pytest.raises(Exception):
+        kernel_profile.load({call})
+@pytest.mark.max_kernels(9)
+def test_caught_beside_code_that_no_gpu_measures(kernel_profile):
+    kernel_profile(lambda: None)
+    with pytest.raises(Exception):
+        kernel_profile.load({call})
+""",
+        device=None,
+    )
+    outcomes = result.parseoutcomes()
+    assert outcomes.get("errors", 0) + outcomes.get("failed", 0) == 3
+    result.stdout.fnmatch_lines([told])
+
+
+@pytest.mark.usefixtures("one_step")
+def test_without_a_gpu_a_promise_about_nothing_is_still_an_error(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.min_speedup(1.5, over=three)
+def test_compares_nothing(kernel_profile):
+    kernel_profile.load("worker.json")
+def test_caught_without_a_limit(kernel_profile):
+    with pytest.raises(Exception):
+        kernel_profile.load("other.json")
+""",
+        device=None,
+    )
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*min_speedup was not judged: *the test gave none*",
+            "*the test profiled nothing: kernel_profile.load at *",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_a_trace_that_cannot_be_judged_is_an_error_also_under_xfail(run: Run) -> None:
+    result = run("@pytest.mark.xfail\n" + LIMITED.lstrip(), device=None)
+    result.assert_outcomes(errors=1)
+
+
+@pytest.mark.usefixtures("one_step")
+def test_where_profiling_is_disabled_it_is_read_and_not_judged(run: Run) -> None:
+    result = run(LIMITED, "--kernelprof-disable", device=None)
+    result.assert_outcomes(passed=1)
+
+
+def test_a_snapshot_is_of_the_devices_of_the_trace(run: Run, pytester: pytest.Pytester) -> None:
+    code = """
+def test_it(kernel_profile):
+    kernel_profile.load("worker.json")
+"""
+    recorded(pytester.path, {3: ["gemm", "gelu", "gemm"]})
+    run(code, "--kernelprof-update", device=None).assert_outcomes(passed=1)
+    (kept,) = pytester.path.glob("__kernelprof__/*/test_it.json")
+    assert kept.parent.name == "AMD-Instinct-MI300X"
+    run(code, "--kernelprof-require-snapshots", device=None).assert_outcomes(passed=1)
+    recorded(pytester.path, {3: ["gemm", "copy", "gelu", "gemm"]})
+    result = run(code, device=None)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E   snapshot: *3 -> 4*", "*copy*"])
+
+
+def test_a_device_without_a_snapshot_is_the_reason_and_not_the_missing_gpu(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+def test_it(kernel_profile):
+    kernel_profile.load("worker.json")
+"""
+    recorded(pytester.path, {3: ["gemm"]})
+    run(code, "--kernelprof-update", device=None).assert_outcomes(passed=1)
+    monkeypatch.setitem(DEVICE["deviceProperties"][0], "name", "AMD Instinct MI250X")
+    recorded(pytester.path, {3: ["gemm"]})
+    result = run(code, "--kernelprof-report", device=None)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*1 not judged (no snapshot of this device)*"])
+
+
+def test_an_earlier_run_is_a_baseline(run: Run, pytester: pytest.Pytester) -> None:
+    code = LIMITED.replace("(2)", "(4)")
+    recorded(pytester.path, {3: ["gemm", "gelu", "gemm"]})
+    run(code, "--kernelprof-json=run.json", device=None).assert_outcomes(passed=1)
+    (profile,) = read_run(str(pytester.path / "run.json"), timelines=True).tests[0].profiles
+    assert (profile.loaded, profile.trace) == (True, "worker.json")
+    assert profile.timeline is not None
+    assert profile.timeline.kind.count("kernel") == 3
+    recorded(pytester.path, {3: ["gemm", "copy", "gelu", "gemm"]})
+    result = run(code, "--kernelprof-against=run.json", device=None)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*kernels 3 -> 4*"])

@@ -1,0 +1,162 @@
+"""One process and one step of a trace, as a loaded trace is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built import Event, annotation, call, kernel, launched, written
+from corpus import FOLDER, edited, recorded, two_ranks
+
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.errors import TraceError
+
+
+def step(number: int, ts: float, dur: float = 100) -> Event:
+    return annotation(f"ProfilerStep#{number}", ts, dur)
+
+
+def names(profile: Profile) -> list[str]:
+    return [one.name for one in profile.kernels]
+
+
+def of_two_steps(folder: Path, *more: Event | list[Event]) -> Path:
+    return written(
+        folder,
+        *(step(3, 0), launched("a", 10, 1), launched("b", 20, 2)),
+        *(step(4, 100), launched("c", 110, 3)),
+        *more,
+    )
+
+
+def test_a_step_has_what_was_launched_in_it(tmp_path: Path) -> None:
+    path = of_two_steps(tmp_path)
+    assert names(Profile.load(path, step=3)) == ["a", "b"]
+    assert names(Profile.load(path, step=4)) == ["c"]
+
+
+def test_a_kernel_that_runs_late_belongs_to_the_step_that_launched_it(tmp_path: Path) -> None:
+    late = [call("cudaLaunchKernel", 90, 9), kernel("late", 150, 9)]
+    path = of_two_steps(tmp_path, late)
+    assert names(Profile.load(path, step=3)) == ["a", "b", "late"]
+    assert names(Profile.load(path, step=4)) == ["c"]
+
+
+def test_what_other_threads_launch_meanwhile_belongs_to_the_step(tmp_path: Path) -> None:
+    path = of_two_steps(tmp_path, launched("backward", 30, 9, tid=2))
+    assert names(Profile.load(path, step=3)) == ["a", "b", "backward"]
+
+
+def test_what_was_launched_before_and_after_the_steps_is_in_none(tmp_path: Path) -> None:
+    around = [*launched("before", -50, 8), *launched("after", 250, 9)]
+    path = of_two_steps(tmp_path, around)
+    assert names(Profile.load(path, step=3)) == ["a", "b"]
+    assert names(Profile.load(path, step=4)) == ["c"]
+
+
+def test_a_kernel_whose_call_is_not_recorded_belongs_to_the_step_in_which_it_ran(
+    tmp_path: Path,
+) -> None:
+    path = of_two_steps(tmp_path, kernel("unknown", 130, 77))
+    assert names(Profile.load(path, step=3)) == ["a", "b"]
+    assert names(Profile.load(path, step=4)) == ["c", "unknown"]
+    assert Profile.load(path, step=4).launches is None
+
+
+def test_a_launch_that_lost_its_kernel_makes_its_own_step_incomplete(tmp_path: Path) -> None:
+    path = of_two_steps(tmp_path, call("cudaLaunchKernel", 120, 9))
+    assert Profile.load(path, step=3).integrity.complete
+    (problem,) = Profile.load(path, step=4).integrity.problems
+    assert problem == "1 launch calls have no kernel in the trace (cudaLaunchKernel x1)"
+
+
+def test_one_step_needs_no_choice_and_then_the_whole_trace_counts(tmp_path: Path) -> None:
+    path = written(tmp_path, launched("before", -50, 8), step(3, 0), launched("a", 10, 9))
+    assert names(Profile.load(path)) == ["before", "a"]
+    assert names(Profile.load(path, step=3)) == ["a"]
+
+
+def test_what_is_read_again_is_of_the_step(tmp_path: Path) -> None:
+    loaded = Profile.load(of_two_steps(tmp_path), step=4)
+    assert [[one.name for one in of_round] for of_round in loaded.kernels_of_rounds()] == [["c"]]
+    assert loaded.timeline().name == ("ProfilerStep#4", "cudaLaunchKernel", "c")
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({}, "the trace has step 3 with 2 kernels, step 4 with 1 kernel. Choose one "),
+        ({"step": 5}, "step=5 is not there: the trace has step 3 with 2 kernels"),
+        ({"step": "3"}, "step='3' is not there: "),
+        ({"step": True}, "step=True is not there: "),
+        ({"step": [3]}, "step=[3] is not there: "),
+        ({"process": 1}, "process=1 is not there: the trace has process 0 with 3 kernels"),
+    ],
+)
+def test_a_choice_that_is_missing_or_wrong_lists_what_there_is(
+    choice: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    path = of_two_steps(tmp_path)
+    with pytest.raises(TraceError) as raised:
+        Profile.load(path, **choice)
+    assert str(raised.value).startswith(f"{path}: {told}")
+
+
+def test_a_step_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = of_two_steps(tmp_path, step(3, 200), launched("d", 210, 9))
+    with pytest.raises(TraceError, match="step=3 is there twice: the trace has step"):
+        Profile.load(path, step=3)
+    assert names(Profile.load(path, step=4)) == ["c"]
+
+
+def test_of_many_steps_the_first_twenty_are_listed(tmp_path: Path) -> None:
+    steps = [
+        one for n in range(30) for one in (step(n, 100 * n), *launched("a", 100 * n + 10, n + 1))
+    ]
+    with pytest.raises(
+        TraceError, match=r"step 19 with 1 kernel, and 10 more. Choose one with step=N"
+    ):
+        Profile.load(written(tmp_path, steps))
+
+
+def test_of_several_processes_one_has_to_be_chosen(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path, "memory", "stack")
+    with pytest.raises(
+        TraceError, match=r"the trace has process 0 with \d+ kernels, process 1 with"
+    ):
+        Profile.load(path)
+    parts = [names(Profile.load(path, process=number)) for number in (0, 1)]
+    assert parts == [names(recorded("memory")), names(recorded("stack"))]
+
+
+def test_steps_inside_a_recording_of_ours_divide_nothing(tmp_path: Path) -> None:
+    def with_steps(events: list[Event]) -> list[Event]:
+        first = min(one["ts"] for one in events if one.get("cat") == "kernel")
+        return [*events, step(0, first), step(1, first + 100)]
+
+    whole = edited(tmp_path, "mlp", with_steps)
+    assert Profile.load(tmp_path / "mlp.json").metrics == whole.metrics
+
+
+@pytest.mark.parametrize("name", ["mlp", "graph", "copies", "empty"])
+def test_a_recording_of_ours_is_loaded_as_it_was_measured(name: str) -> None:
+    path = FOLDER / f"{name}.json.gz"
+    assert Profile.load(path).metrics == Profile.from_trace(path).metrics
+
+
+@pytest.mark.parametrize(
+    ("events", "where"),
+    [
+        ([*launched("a", 10, 1), step(3, 0), step(4, 100)], "step 4"),
+        ([call("cudaDeviceSynchronize", 10, 1)], "the trace"),
+        ([annotation("a CPU trace", 0, 10)], "the trace"),
+    ],
+    ids=["an empty step", "no kernels", "no device"],
+)
+def test_a_trace_without_kernels_is_refused(
+    events: list[Event], where: str, tmp_path: Path
+) -> None:
+    choice = {"step": 4} if where == "step 4" else {}
+    with pytest.raises(TraceError, match=f"no kernels in {where}, so limits would pass on nothing"):
+        Profile.load(written(tmp_path, events), **choice)
