@@ -13,6 +13,6 @@ The way of a test with ``@pytest.mark.max_kernels(1)`` and ``kernel_profile``, f
 
 A test without the fixture goes from ``hooks`` to ``measuring``: its whole call is measured there.
 Beside the way: ``settings`` (all options) and ``run_record`` (the whole run). Each feature has its
-module: ``benchmark``, ``run_snapshots`` and ``snapshot_judge``, ``run_baseline``,
-``against_revision`` and ``baseline_pytest``, ``started_ranks``, ``torchrun``.
+module: ``benchmark``, ``triton_benchmarks``, ``run_snapshots`` and ``snapshot_judge``,
+``run_baseline``, ``against_revision`` and ``baseline_pytest``, ``started_ranks``, ``torchrun``.
 """

@@ -124,7 +124,8 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
         raise revision.CannotCompare(f"the temporary folder (TMPDIR) is in {root}: move it")
     notes = revision.lay_out(found, folder.tree, folder.scratch)
     ini = os.path.relpath(config.inipath.resolve(), root) if config.inipath is not None else ""
-    is_ours = partial(revision.is_test, patterns=config.getini("python_files"), ini=ini)
+    patterns = (*config.getini("python_files"), *settings.benchmarks)
+    is_ours = partial(revision.is_test, patterns=patterns, ini=ini)
     tests = revision.lay_over(is_ours, root, tree)
     copied, told = revision.copy_generated(settings.against_copy, rootdir, root, tree)
     mapping = mapping_of(root, tree)

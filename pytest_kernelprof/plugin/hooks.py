@@ -82,6 +82,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(Bridge())
         state.has_bridge = True
+    if settings.benchmarks:
+        from pytest_kernelprof.plugin.triton_benchmarks import TritonBenchmarks
+
+        config.pluginmanager.register(TritonBenchmarks(config))
     if settings.trace_dir:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)

@@ -35,7 +35,7 @@ class Kind(NamedTuple):
         metavar: the name of the value on the command line; None makes the option a switch.
     """
 
-    ini_type: Literal["string", "bool", "int", "float", "linelist"]
+    ini_type: Literal["string", "bool", "int", "float", "linelist", "args"]
     expected: str
     convert: Callable[[Any], Any] = lambda value: value
     accepts: Callable[[Any], object] = lambda value: True
@@ -160,6 +160,7 @@ _GLOBS = _LINES._replace(
     expected="globs below the root folder, one a line, for example src/*/_version.py",
     accepts=lambda value: isinstance(value, list) and all(map(_is_glob, value)),
 )
+_FILES = _GLOBS._replace(ini_type="args", expected="globs of files, for example bench_*.py")
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
 _MARGIN = Kind(
     "string",
@@ -287,6 +288,14 @@ class Settings:
     )
     require_snapshots = _flag(
         "fail a profiled test whose snapshot is missing or cannot be judged (for CI)", "compare"
+    )
+    benchmarks = Option[tuple[str, ...]](
+        _FILES, "collect files with Triton's perf_report as tests (globs, as bench_*.py)"
+    )
+    benchmark_configs = Option[int](
+        _COUNT,
+        "test at most N configurations of a benchmark's plot (default: 12)",
+        default=12,
     )
     lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
     rank_timeout = _seconds(

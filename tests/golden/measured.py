@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ _SCRUBBED = (
 
 
 def names() -> list[str]:
-    """All projects."""
-    return sorted(path.parent.name for path in PROJECTS.glob("*/project.yaml"))
+    """All projects, but those that need what is not installed."""
+    found = sorted(path.parent.name for path in PROJECTS.glob("*/project.yaml"))
+    return [name for name in found if find_spec(described(name).get("needs", "pytest"))]
 
 
 @cache

@@ -80,6 +80,8 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         "fail_on": (),
         "update": False,
         "require_snapshots": False,
+        "benchmarks": (),
+        "benchmark_configs": 12,
         "lock_timeout": 600.0,
         "rank_timeout": 120.0,
         "spread_workers": True,
