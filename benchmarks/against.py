@@ -24,7 +24,7 @@ from harness import device_and_place, device_kind, met, quartiles, table
 
 from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.errors import RunFileError
-from pytest_kernelprof.records.comparison import Paired, ProfileComparison
+from pytest_kernelprof.records.comparison import IN_TURN, Paired, ProfileComparison
 from pytest_kernelprof.summary.comparisons import baseline_summaries
 
 # What the code does, by kind and by how much more of it there is. The planted kinds take time in
@@ -221,11 +221,13 @@ class Project:
                 print(f"  {line} [{wall_s:.0f} s]", flush=True)
         return Seen(wall_s, tests)
 
-    def tried(self, new: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    def tried(
+        self, new: Path, *options: str, python: str = sys.executable
+    ) -> tuple[subprocess.CompletedProcess[str], float]:
         """Run pytest on the new code; return how it ended, and its seconds."""
         plugins = [] if any(one.startswith("-n") for one in options) else ["-p", "no:xdist"]
         command = [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
+            *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
             *("-p", "no:randomly", "-p", "no:benchmark", f"--kernelprof-device={self.kind}"),
             *(f"--kernelprof-json={DOCUMENT}", *options),
         ]
@@ -240,7 +242,7 @@ class Project:
 def compared(
     document: Path, done: subprocess.CompletedProcess[str]
 ) -> tuple[ProfileComparison, ...]:
-    """How the tests of a run compare with the revision.
+    """How the tests of a run compare with the revision, or the other environment.
 
     Args:
         document: the run document that pytest was told to write. done: how pytest ended.
@@ -252,12 +254,10 @@ def compared(
         except RunFileError as error:
             why += f" and wrote no document: {error}"
         else:
-            revisions = [
-                one for one in baseline_summaries(run) if one.baseline.source == "revision"
-            ]
-            if revisions:
-                return revisions[0].profiles
-            why += f", and {document} compares with no revision"
+            found = [one for one in baseline_summaries(run) if one.baseline.source in IN_TURN]
+            if found:
+                return found[0].profiles
+            why += f", and {document} compares with nothing in turn"
     raise SystemExit(f"{why}\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
 
 

@@ -46,7 +46,7 @@ class RightCode:
         self._mapping = import_redirect.mapping_of(launch.root, launch.tree)
         self._copies = Copies(launch.tree)
         self._is_apart = bool(launch.python)
-        self._is_own = launch.tree == launch.root  # a fresh process of today's code
+        self._is_own = launch.tree == launch.root  # today's code
         self.reads = Reads(self._mapping)
         self.origins = Origins(launch.tree, launch.tests, self._copies if self._is_apart else None)
 
@@ -55,6 +55,8 @@ class RightCode:
         that cannot be done, empty if it can."""
         given = self._launch.path
         whole = [*given, *sys.path] if self._is_apart else given
+        if self._is_own and self._is_apart:  # the user's path only adds what it lacks
+            sys.path[:] = whole = [*filter(None, sys.path), *map(self._mapping.path, given)]
         if not self._is_own:
             why = import_redirect.refusal(whole, sys.meta_path, self._mapping)
             if why:
@@ -67,10 +69,11 @@ class RightCode:
         return ""
 
     def wrong(self, modules: Iterable[tuple[str, object]]) -> str:
-        """Why the loaded code is not the revision's; empty if it is."""
-        if self._is_own:
-            return ""
+        """Why the loaded code is not what is compared; empty if it is."""
         loaded = list(modules)
+        if self._is_own:
+            here = self._is_apart
+            return self._copies.wrong(loaded, is_apart=True, whose="your code") if here else ""
         if users := import_redirect.loaded_from_the_user(loaded, self._mapping):
             return (
                 f"the baseline loaded code from your own folder ({users[0]}), so it would not "
@@ -107,13 +110,19 @@ class Copies:
         self._roots = _import_roots(tree)
         self._has = functools.cache(self._is_there)
 
-    def wrong(self, modules: Iterable[tuple[str, object]], *, is_apart: bool) -> str:
+    def wrong(
+        self,
+        modules: Iterable[tuple[str, object]],
+        *,
+        is_apart: bool,
+        whose: str = "the revision",
+    ) -> str:
         """A module that both sides would load from the same file, with the remedy; empty without
         one.
 
         Args:
-            is_apart: whether the revision has its own environment, whose modules may be copies of
-                the tree's, but not of another revision's.
+            is_apart: whether the baseline has its own environment, whose modules may be copies of
+                the tree's, but not of another revision's. whose: the code of the tree.
         """
         for name, file, in_tree in self._elsewhere(modules):
             below = os.path.relpath(in_tree, self._tree)
@@ -126,8 +135,8 @@ class Copies:
                 )
             if not filecmp.cmp(file, in_tree, shallow=False):
                 return (
-                    f"{name} of {sys.executable} ({file}) is not the revision's {below}: install "
-                    "the revision in that environment"
+                    f"{name} of {sys.executable} ({file}) is not {whose}'s {below}: install "
+                    f"{whose} in that environment"
                 )
         return ""
 

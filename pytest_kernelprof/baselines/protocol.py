@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pytest_kernelprof.errors import said_by
-from pytest_kernelprof.records.comparison import Sampled
+from pytest_kernelprof.records.comparison import Sampled, Source
 from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.system import Real, now_s
@@ -54,6 +54,7 @@ class Launch(msgspec.Struct, frozen=True, tag=True):
         notes: what the tree lacks, in words.
         arguments: pytest's. cwd: the folder where it is started.
         python: another environment's interpreter; empty for this one.
+        source: what a comparison with it is of.
         path: the run's ``sys.path``; for another interpreter only the user's folders of it.
         seed: pytest-randomly's, if that is active.
     """
@@ -69,6 +70,7 @@ class Launch(msgspec.Struct, frozen=True, tag=True):
     python: str = ""
     path: tuple[str, ...] = ()
     seed: int | None = None
+    source: Source = "revision"
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):

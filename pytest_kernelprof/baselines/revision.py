@@ -1,4 +1,5 @@
 """The revision of ``--kernelprof-against=REV|PATH``: found, and laid out below today's tests.
+Another environment alone (``--kernelprof-against-python``) needs no layout: it runs today's files.
 
 git is asked in a way that writes nothing of the user's: not the tree, not the index, not ``.git``.
 Inside a hook of ``git commit -a`` the environment names an index that is being written. So all
@@ -202,6 +203,12 @@ def find(given: str, rootdir: str, started_in: str) -> Revision:
     return found
 
 
+def root_of(rootdir: str) -> str:
+    """The folder of the user's code: that of the repository around pytest's, or pytest's own."""
+    top = (asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
+    return os.path.realpath(top or rootdir)
+
+
 def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
     top = (asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
     below = os.path.relpath(rootdir, top) if top else ""
@@ -338,10 +345,10 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def named(names: Sequence[str]) -> str:
+def named(names: Sequence[str], most: int = _MOST_NAMED) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - most
+    shown = ", ".join(names[:most])
     return f"{shown} and {more} more" if more > 0 else shown
 
 

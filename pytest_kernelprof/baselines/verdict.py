@@ -1,4 +1,5 @@
-"""Whether a test is worse than on a revision: pure, from its profiles on both sides."""
+"""Whether a test is worse than on a revision or in another environment: pure, from its profiles
+on both sides."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pytest_kernelprof.baselines.revision import named
 from pytest_kernelprof.comparison.comparability import Difference, differences, forbidding
 from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.records.comparison import KEPT_COUNTS, ProfileComparison
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, KEPT_COUNTS, ProfileComparison
 from pytest_kernelprof.records.metrics import DIRECTIONS
 from pytest_kernelprof.stats.intervals import unless_reconfigured
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.baselines.protocol import Done
     from pytest_kernelprof.baselines.timing import Timed
-    from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta, Paired
+    from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta, Paired, Source
     from pytest_kernelprof.records.profile import Profile
 
     Profiles = Sequence[Profile]
@@ -34,7 +35,10 @@ _SUMS = {total: [f"{total}_{one}" for one in DIRECTIONS] for total in ("memcpys"
 
 
 def judge(
-    current: Profiles, answer: Done | str, timed: Mapping[str, Timed] = MappingProxyType({})
+    current: Profiles,
+    answer: Done | str,
+    timed: Mapping[str, Timed] = MappingProxyType({}),
+    source: Source = "revision",
 ) -> tuple[ProfileComparison, ...]:
     """How each profile of a test compares.
 
@@ -43,48 +47,60 @@ def judge(
     Args:
         current: the test's profiles. answer: the worker's, or why there is none.
         timed: the calls that were timed in turn, by the labels of their profiles.
+        source: "environment" where other software alone is the question, which then forbids
+            nothing.
     """
     if isinstance(answer, str):
-        is_new = answer == NO_SUCH_TEST
-        return not_compared(current, answer if is_new else f"the baseline cannot run it: {answer}")
+        why = answer if answer == NO_SUCH_TEST else f"the baseline cannot run it: {answer}"
+        return not_compared(current, why, source)
     baseline = answer.test.profiles if answer.test else ()
-    why = _why_not_compared(current, baseline, answer)
-    found = not_compared(current, why) if why else _judged(current, baseline, timed)
+    why = _why_not_compared(current, baseline, answer, source)
+    found = not_compared(current, why, source) if why else None
+    found = found or _judged(current, baseline, timed, source)
     return (replace(found[0], notes=_notes(current, baseline, answer)), *found[1:])
 
 
-def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool) -> str:
+def why_judged(
+    baseline: Profile | None,
+    current: Profile,
+    *,
+    is_reviewed: bool,
+    source: Source = "revision",
+) -> str:
     """Why the times of a call change nothing: its counts are worse already, or times are not
     compared; empty if times count.
 
     Args:
         baseline, current: the call on both sides; their kernels are not compared.
         is_reviewed: whether the snapshot in the working tree differs from the revision's.
+        source: as of ``judge``.
     """
     if baseline is None:
         return ""
-    if _forbids_times(_other_software(baseline, current)):
+    if source == "revision" and _forbids_times(_other_software(baseline, current)):
         return "the baseline has other software"
     verdicts = current.verdicts if is_reviewed else ()
-    found = _compare(baseline, replace(current, kernels=(), verdicts=verdicts), None, "")
+    found = _compare(baseline, replace(current, kernels=(), verdicts=verdicts), None, "", source)
     if found.worse:
         return f"more {', '.join(one.name for one in found.worse)} already fail the test"
     return ""
 
 
-def not_compared(current: Profiles, why: str) -> tuple[ProfileComparison, ...]:
+def not_compared(
+    current: Profiles, why: str, source: Source = "revision"
+) -> tuple[ProfileComparison, ...]:
     """The profiles of a test that cannot be compared, for a reason in words."""
     return tuple(
-        ProfileComparison(source="revision", label=one.label, change="not compared", reason=why)
+        ProfileComparison(source=source, label=one.label, change="not compared", reason=why)
         for one in current
     )
 
 
-def _why_not_compared(current: Profiles, baseline: Profiles, answer: Done) -> str:
+def _why_not_compared(current: Profiles, baseline: Profiles, answer: Done, source: Source) -> str:
     """Why no profile of a test can be compared; empty if they can."""
     if cannot := answer.failure or (answer.skipped and f"skipped: {answer.skipped}"):
         return f"the baseline cannot run it: {cannot}"
-    if not answer.reached:
+    if not answer.reached and source == "revision":
         return "the test uses no file of the revision, only tests"
     words = "nothing is measured", "the baseline measures nothing"
     for side, nothing in zip((current, baseline), words, strict=True):
@@ -96,14 +112,14 @@ def _why_not_compared(current: Profiles, baseline: Profiles, answer: Done) -> st
 
 
 def _judged(
-    current: Profiles, baseline: Profiles, timed: Mapping[str, Timed]
+    current: Profiles, baseline: Profiles, timed: Mapping[str, Timed], source: Source
 ) -> tuple[ProfileComparison, ...]:
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
         for old, new in _pairs(current, baseline)
     ]
     other = next((call.another_work for _, _, call in calls if call and call.another_work), "")
-    return tuple(_compare(old, new, call, other) for old, new, call in calls)
+    return tuple(_compare(old, new, call, other, source) for old, new, call in calls)
 
 
 def _notes(current: Profiles, baseline: Profiles, answer: Done) -> tuple[str, ...]:
@@ -162,23 +178,24 @@ def _pairs(current: Profiles, baseline: Profiles) -> list[tuple[Profile, Profile
 
 
 def _compare(
-    baseline: Profile, current: Profile, timed: Timed | None, another_work: str
+    baseline: Profile, current: Profile, timed: Timed | None, another_work: str, source: Source
 ) -> ProfileComparison:
     """Compare one profile. ``another_work``: how the work of a call of the test differs."""
     other = _other_software(baseline, current)
-    if _forbids_times(other):
+    forbids, one_code = (other, False) if source == "revision" else ((), True)
+    if _forbids_times(forbids):
         timed = None
     exact = [one for one in deltas(baseline, current) if one.spec.kind == "exact"]
     doubts = [*_doubts(baseline, "of the baseline"), *_doubts(current, "of your code")]
-    metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
+    metrics = exact if doubts else [_judged_delta(one, baseline, current, forbids) for one in exact]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
     if timed is not None and timed.paired.pairs:
-        kernels, paired = _timed_diff(baseline, current, timed)
+        kernels, paired = _timed_diff(baseline, current, timed, one_code=one_code)
     else:  # measured one after the other, by processes that differ
-        kernels = diff_profiles(baseline, current, noticed=None)
+        kernels = diff_profiles(baseline, current, noticed=None, one_code=one_code)
     found = ProfileComparison(
-        source="revision",
+        source=source,
         label=current.label,
         kernels=kernels,
         metrics=tuple(metrics),
@@ -189,7 +206,7 @@ def _compare(
             for one in exact
             if one.spec.judged
             and one.current is None
-            and not (doubts or forbidding(other, one.spec))
+            and not (doubts or forbidding(forbids, one.spec))
         ),
         accepted=tuple(one.name for one in metrics if one.change == "changed"),
         incomplete=(*baseline.integrity.problems, *current.integrity.problems),
@@ -210,7 +227,7 @@ def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
     if found.worse or timed == "worse":
         return "worse", ""
     if uncompared or found.lost:
-        return "not compared", uncompared or lost_words(found.lost, "the revision")
+        return "not compared", uncompared or lost_words(found.lost, BASELINE_WORDS[found.source])
     if found.paired is not None and timed == "undecided":
         return "undecided", found.paired.why
     if "better" in changes or timed == "better":
@@ -239,13 +256,16 @@ def _judged_delta(
     return replace(delta, change="changed" if accepted else "worse", judged=True)
 
 
-def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[KernelDiff, Paired]:
+def _timed_diff(
+    baseline: Profile, current: Profile, timed: Timed, *, one_code: bool
+) -> tuple[KernelDiff, Paired]:
     """The diff with the times of the kernels, and the times judged by how the kernels were
     launched."""
     paired = timed.paired
     baseline = _taking(baseline, timed.kernels_us.get("baseline", ()))
     current = _taking(current, timed.kernels_us.get("current", ()))
-    diff = diff_profiles(baseline, current, noticed=(paired.margin, _NOTICED_US))
+    noticed = (paired.margin, _NOTICED_US)
+    diff = diff_profiles(baseline, current, noticed=noticed, one_code=one_code)
     if diff.of("reconfigured"):
         paired = unless_reconfigured(paired)
     metrics = (one.metrics.get("latency") for one in (baseline, current))

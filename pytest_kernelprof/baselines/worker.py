@@ -8,22 +8,24 @@ is an answer ("the reference died"), never an error of the run.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Environment
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import protocol
 from pytest_kernelprof.baselines.import_redirect import Mapping, mapping_of
-from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, run, without
+from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, without
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
+from pytest_kernelprof.comparison.comparability import Difference
 from pytest_kernelprof.gpu.inventory import installed_version
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.gpu.usage_lock import tell_children
@@ -47,13 +49,26 @@ _MOST_DEATHS = 2
 PLUGIN = "pytest-kernelprof"
 _PATIENCE_S = 60.0
 _SHOWN = 300
-_PROBE = f"""
-import json, sys
+# The last line that it prints; the first of two packages with one name is what is imported.
+_PROBE = """
+import json, os, platform, re, sys
 from importlib.metadata import distributions
-names = ("pytest", "{PLUGIN}")
-found = {{one: next((dist.version for dist in distributions(name=one)), "") for one in names}}
-print(json.dumps({{"prefix": sys.prefix, "found": found}}))
+found = {}
+for one in distributions():
+    name = re.sub("[-_.]+", "-", str(one.metadata["Name"])).lower()
+    found.setdefault(name, str(one.version))
+try:
+    import pytest_kernelprof.plugin.baseline_pytest
+    problem = ""
+except BaseException as error:
+    problem = f"{type(error).__name__}: {error}"
+path = [os.path.realpath(one) for one in sys.path if one]
+found["python"] = platform.python_version()
+home = os.path.realpath(sys.prefix)
+print("\\n" + json.dumps({"home": home, "path": path, "found": found, "problem": problem}))
 """
+_FIRST = ("python", "torch", "triton")
+"""The packages that are told first; then those that both have, by name."""
 # Variables of those who run tests or measure coverage, which this run's are not.
 _DROPPED = (
     *("COV_CORE_SOURCE", "COV_CORE_CONFIG", "COV_CORE_DATAFILE", "COV_CORE_CONTEXT"),
@@ -120,14 +135,36 @@ def of_the_tree(
     return kept
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """What an interpreter says of itself: its prefix, its ``sys.path``, the versions of Python and
+    of packages, and why the plugin cannot be imported."""
+
+    home: str
+    path: tuple[str, ...]
+    found: dict[str, str]
+    problem: str
+
+
+class Interpreter(NamedTuple):
+    """The interpreter of the baseline.
+
+    Attributes:
+        program: to start; empty if it is that of this environment.
+        differences: versions of Python and packages that are not those of this environment.
+    """
+
+    program: str
+    differences: tuple[Difference, ...]
+
+
 class NotUsableError(CannotCompare):
-    """An interpreter cannot run the revision; the message says why and what to do."""
+    """An interpreter cannot run the baseline; the message says why and what to do."""
 
     option = "--kernelprof-against-python"
 
 
-def interpreter_at(given: str, started_in: str) -> str:
-    """The program to start; empty if it is that of this environment.
+def interpreter_at(given: str, started_in: str) -> Interpreter:
+    """What another environment's Python is.
 
     Args:
         given: a path, or the name of a program. started_in: what a path is relative to.
@@ -141,38 +178,65 @@ def interpreter_at(given: str, started_in: str) -> str:
     program = shutil.which(expanded) if named else os.path.join(started_in, expanded)
     if program is None or not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise NotUsableError(
-            f"{given!r} is not a program: give the python of an environment where the revision "
-            "is installed, for example .venv-main/bin/python"
+            f"{given!r} is not a program: give the python of an environment where pytest and "
+            f"{PLUGIN} are installed, for example .venv-old/bin/python"
         )
     program = os.path.abspath(program)
-    about = _asked(program, given)
+    about, own = _asked(program, given), _asked(sys.executable, sys.executable)
     ours = installed_version(PLUGIN)  # it may be in reach all the same where it is not installed
-    found = about["found"]
+    found = about.found
     wanted = f"{given} -m pip install pytest {PLUGIN}" + (f"=={ours}" if ours else "")
     for name in ("pytest", PLUGIN):
-        if not found[name]:
+        if not found.get(name):
             raise NotUsableError(f"{given} has no {name}: {wanted}")
     if ours and found[PLUGIN] != ours:
         raise NotUsableError(
             f"{given} has {PLUGIN} {found[PLUGIN]}, and this run {ours}; both sides need one: "
             f"{wanted}"
         )
-    return "" if os.path.realpath(about["prefix"]) == os.path.realpath(sys.prefix) else program
+    if about.problem:
+        raise NotUsableError(
+            f"{given} cannot load {PLUGIN} ({about.problem[:_SHOWN]}); install it there with what "
+            f"it needs: {wanted}"
+        )
+    if (about.home, about.path) == (own.home, own.path):
+        return Interpreter("", ())
+    both = found.keys() & own.found
+    names = sorted(found | own.found, key=lambda one: (one not in _FIRST, one not in both, one))
+    sides = (Difference(name, found.get(name, ""), own.found.get(name, "")) for name in names)
+    return Interpreter(program, tuple(one for one in sides if one.baseline != one.current))
 
 
-def _asked(program: str, given: str) -> dict[str, Any]:
+def _asked(program: str, given: str) -> _Answer:
+    environment = dict(os.environ)
+    if program != sys.executable:
+        environment = without(environment, _INTERPRETERS)
+    pipe = subprocess.PIPE
     try:
-        done = run([program, "-c", _PROBE], timeout=_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise NotUsableError(f"{given} gave no answer in {_PATIENCE_S:.0f} s") from None
+        with subprocess.Popen(
+            [program, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            start_new_session=True,
+        ) as process:
+            try:
+                printed, errors = process.communicate(timeout=_PATIENCE_S)
+            except subprocess.TimeoutExpired:  # what it has started goes with it
+                os.killpg(process.pid, signal.SIGKILL)
+                raise NotUsableError(
+                    f"{given} gave no answer in {_PATIENCE_S:.0f} s: give the python of an "
+                    "environment, and see what it does when it starts"
+                ) from None
     except OSError as error:
         raise NotUsableError(f"{given} cannot be run ({error.strerror or error})") from None
     try:
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
-    except ValueError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gave no answer"]
+        return msgspec.json.decode((printed.splitlines() or [b""])[-1], type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        lines = errors.decode(errors="replace").strip().splitlines() or ["it gave no answer"]
         raise NotUsableError(
-            f"{given} does not run as a Python (status {done.returncode}: {lines[-1][:_SHOWN]})"
+            f"{given} does not run as a Python (status {process.returncode}: {lines[-1][:_SHOWN]})"
         ) from None
 
 

@@ -130,7 +130,7 @@ def status_of(
     """How the verdict of a profile fares by its baseline; why, of "incomplete" and "not judged".
 
     What differs by source: a snapshot says nothing of other software or of a cold block, and a
-    profile that is incomplete is not compared with a revision, which is no fault of the test.
+    profile that is incomplete is not compared in turn, which is no fault of the test.
 
     Args:
         strict: whether a snapshot that was made with other software counts all the same.
@@ -141,7 +141,7 @@ def status_of(
         if by_snapshot and profile.one_shot and profile.integrity.cold:
             return "not judged", "more, but cold"
         return ("not judged", f"more, but {software}") if software else ("failed", "")
-    if found.source != "revision" and not profile.integrity.complete:
+    if found.source not in comparison.IN_TURN and not profile.integrity.complete:
         return "incomplete", "; ".join(profile.integrity.problems)
     if found.lost:
         why = lost_words(found.lost, comparison.BASELINE_WORDS[found.source])

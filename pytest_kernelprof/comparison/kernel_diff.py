@@ -57,6 +57,7 @@ def diff_profiles(
     current: Profile,
     *,
     noticed: tuple[float, float] | None = (SLOWER_BY, SLOWER_US),
+    one_code: bool = False,
 ) -> KernelDiff:
     """How the kernels of ``current`` differ.
 
@@ -65,8 +66,10 @@ def diff_profiles(
     Args:
         noticed: from which fraction, and how many microseconds, on a kernel is slower or faster;
             None where times are no comparison.
+        one_code: whether both sides run the same code: then one kernel in the place of another
+            that has its operator and line is "renamed".
     """
-    sides, ordered, (old_steps, new_steps) = _sides_of(baseline, current)
+    sides, ordered, (old_steps, new_steps) = _sides_of(baseline, current, one_code=one_code)
     old_more, new_more = _beyond(baseline, old_steps), _beyond(current, new_steps)
     kinds = {baseline.environment.kind, current.environment.kind}
     return replace(
@@ -103,13 +106,16 @@ def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:
     return tuple(_merged(sides, dict(zip(sides.same_new, sides.same_old, strict=True))))
 
 
-def _sides_of(baseline: Profile, current: Profile) -> tuple[Sides, bool, tuple[int, int]]:
+def _sides_of(
+    baseline: Profile, current: Profile, *, one_code: bool = False
+) -> tuple[Sides, bool, tuple[int, int]]:
     """Return the kernels of both, whether they have one order, and how many steps each has."""
     keys = Keys()
     old, old_steps = keys.of(baseline.kernels).one_step()
     new, new_steps = keys.of(current.kernels).one_step()
     ordered = not (baseline.variants or current.variants)
-    return Sides(old, new, keys), ordered, (old_steps, new_steps)
+    sides = Sides(old, new, keys, Pairing(by_line=one_code))
+    return sides, ordered, (old_steps, new_steps)
 
 
 def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Pair]:
@@ -183,7 +189,7 @@ class Sides:
     """Two sequences of kernels while they are compared.
 
     Attributes:
-        old, new: the kernels. keys: what has numbered them.
+        old, new: the kernels. keys: what has numbered them. pairing: pairs those that differ.
         same_old, same_new: rows of kernels that both have, one beside the other.
         lines: of a kernel that may be another of its equals, the lines of all of them: by its row
             in the new ones, by ``~row`` in the old ones.
@@ -193,11 +199,11 @@ class Sides:
     old: Numbered
     new: Numbered
     keys: Keys
+    pairing: Pairing = field(default_factory=Pairing)
     same_old: Rows = field(default_factory=list)
     same_new: Rows = field(default_factory=list)
     lines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     other_operator: list[tuple[int, int]] = field(default_factory=list)
-    _pairing: Pairing = field(default_factory=Pairing)
 
     def changes(self, *, ordered: bool) -> tuple[list[KernelChange], int]:
         """The first changes, those of repeated layers once; and how many there are.
@@ -399,7 +405,7 @@ class Sides:
         found: list[_Marked] = []
 
         i = j = 0
-        pairs = self._pairing.pairs(before, after, signature)
+        pairs = self.pairing.pairs(before, after, signature)
         for a, b in (*pairs, (len(before), len(after))):
             found += [(a_keys[k], -1, "removed", k, -1) for k in range(i, a)]
             found += [(-1, b_keys[k], "added", -1, k) for k in range(j, b)]
@@ -412,6 +418,7 @@ class Sides:
                     self.other_operator.append((old[a], new[b]))
             else:
                 alike = stem(before[a].name) == stem(after[b].name)
+                alike = alike or self.pairing.is_one(before[a], after[b])
                 found.append((a_keys[a], b_keys[b], "renamed" if alike else "replaced", a, b))
             i, j = a + 1, b + 1
         return found

@@ -12,6 +12,7 @@ quadratic where layers repeat.
 from __future__ import annotations
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -252,9 +253,11 @@ class Pairing:
 
     Attributes:
         cells_left: how many pairs may still be looked at.
+        by_line: whether source lines are the same on both sides, so that they speak for a pair.
     """
 
     cells_left: int = _CELLS_IN_ALL
+    by_line: bool = False
     _known: dict[tuple[tuple[int, ...], tuple[int, ...]], Pairs] = field(default_factory=dict)
 
     def pairs(
@@ -275,8 +278,21 @@ class Pairing:
             if cells > min(_CELLS, self.cells_left):
                 return _by_operators(old, new)
             self.cells_left -= cells
-            self._known[keys] = _by_likeness(old, new)
+            self._known[keys] = _by_likeness(old, new, self._likeness)
         return self._known[keys]
+
+    def is_one(self, old: AnyKernel, new: AnyKernel) -> bool:
+        """Whether lines count, and two kernels have one operator and line, as far as known. Of a
+        file that each environment has for itself, the lines may have moved."""
+        (file, _, line), (other, _, at) = (one.source.rpartition(":") for one in (old, new))
+        is_there = file == other and line == at
+        if file != other:
+            is_there = os.path.basename(file) == os.path.basename(other)
+        is_known = bool(old.source or old.operators)
+        return self.by_line and is_known and is_there and old.operators[:1] == new.operators[:1]
+
+    def _likeness(self, old: AnyKernel, new: AnyKernel) -> int:
+        return likeness(old, new) + _LIKE_ENOUGH * self.is_one(old, new)
 
 
 def stem(name: str) -> str:
@@ -300,9 +316,11 @@ def likeness(old: AnyKernel, new: AnyKernel) -> int:
     return found + alike if stem(old.name) == stem(new.name) else found
 
 
-def _by_likeness(old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
+def _by_likeness(
+    old: Sequence[AnyKernel], new: Sequence[AnyKernel], of: Callable[[AnyKernel, AnyKernel], int]
+) -> Pairs:
     """The pairing in order with the most in its favour (Needleman and Wunsch, gaps are free)."""
-    like = functools.cache(lambda i, j: likeness(old[i], new[j]))
+    like = functools.cache(lambda i, j: of(old[i], new[j]))
     best = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in range(len(old) - 1, -1, -1):
         for j in range(len(new) - 1, -1, -1):

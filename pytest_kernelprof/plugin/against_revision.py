@@ -1,5 +1,5 @@
-"""``--kernelprof-against=REV``: measure each test on the code of a revision too, call by call in
-turn, and compare."""
+"""``--kernelprof-against=REV`` and ``--kernelprof-against-python=EXE``: measure each test on the
+code of a revision, or in another environment, too, call by call in turn, and compare."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 _AT_WORK = 2
 _OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
-_NOT_MADE = "the revision does not make this call"
+_NOT_MADE = "the baseline does not make this call"
 _FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
+_MOST_VERSIONS = 12
 
 _GIVEN_BACK = (
     "{}: taken from the revision, since its code imports it, though it is named like a test"
@@ -72,7 +73,7 @@ def begin(config: pytest.Config) -> None:
     """
     state = run_state(config)
     if sys.platform == "win32":
-        raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
+        raise pytest.UsageError(f"{_FLAG} and {_FLAG}-python: need Linux or macOS")
     if not hasattr(config, "workerinput"):
         try:
             launches = _laid_out(config, state.settings)
@@ -94,28 +95,47 @@ def _compared(launch: protocol.Launch, collector: Collector) -> comparison.RunCo
     """What the run was compared with, and the tests that failed before they were compared."""
     failed = tuple(
         comparison.ProfileComparison(
-            source="revision", test=test.id, change="not compared", reason=_FAILS
+            source=launch.source, test=test.id, change="not compared", reason=_FAILS
         )
         for test in collector.tests()
         if test.outcome in FAILED and not test.profiles
     )
     return comparison.RunComparison(
-        source="revision", name=launch.name, notes=launch.notes, profiles=failed
+        source=launch.source, name=launch.name, notes=launch.notes, profiles=failed
     )
 
 
 def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
-    """Lay the revision out below today's tests; how both sides' processes are started.
+    """Lay the revision out below today's tests, if there is one; how both sides' processes are
+    started.
 
     Raises:
-        CannotCompare: there is no such code, or it cannot be laid out.
+        CannotCompare: there is no such code, or it cannot be laid out, or no such environment.
         OSError: a file cannot be read or written.
     """
     rootdir, started_in = str(config.rootpath), str(config.invocation_params.dir)
-    assert settings.revision is not None, "asked for"
     supervisor.sweep_folders()
     named = settings.against_python
-    python = worker.interpreter_at(named, started_in) if named else ""
+    python, versions = worker.interpreter_at(named, started_in) if named else ("", ())
+    words = [one.words for one in versions]
+    if named and not settings.revision:
+        if not python:
+            raise worker.NotUsableError(
+                f"{named} runs these tests already, with the same packages: give the python of "
+                f"another environment, or the code to compare with by {_FLAG}"
+            )
+        folder, root = supervisor.make_folder(), revision.root_of(rootdir)
+        config.add_cleanup(folder.let_go)
+        own = protocol.Launch(
+            *(named, root, root, str(folder.path)),
+            arguments=worker.arguments_for(config, mapping_of(root, root)),
+            cwd=started_in,
+        )
+        name = f"{named} ({revision.named(words) or 'the same versions of all packages'})"
+        notes = _versions("another environment", words) if len(words) > 3 else ()
+        other = replace(own, name=name, python=python, notes=notes, source="environment")
+        return {"baseline": other, "current": own}
+    assert settings.revision is not None, "asked for"
     found = revision.find(settings.revision, rootdir, started_in)
     folder, root = supervisor.make_folder(), found.root
     config.add_cleanup(folder.let_go)
@@ -132,7 +152,7 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     launch = protocol.Launch(
         *(found.name, root, tree, str(folder.path)),
         tests=tuple(sorted({*tests, *copied})),
-        notes=(*notes, *told),
+        notes=(*notes, *told, *_versions(f"code and environment ({named}) differ", words)),
         arguments=worker.arguments_for(config, mapping),
         cwd=mapping.path(started_in),
         python=python,
@@ -146,6 +166,11 @@ def _laid_out(config: pytest.Config, settings: Settings) -> Launches:
     return {"baseline": launch, "current": own}
 
 
+def _versions(what: str, words: Sequence[str]) -> tuple[str, ...]:
+    """A note of the versions that differ; none where none does."""
+    return (f"{what}: {revision.named(words, _MOST_VERSIONS)}",) if words else ()
+
+
 class AgainstTests:
     """In a process that runs tests: has the reference run each test first, and compares.
 
@@ -155,6 +180,7 @@ class AgainstTests:
     def __init__(self, config: pytest.Config, launches: Launches) -> None:
         self._config = config
         self._launches = launches
+        self._source = launches["baseline"].source
         self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[comparison.Side, tuple[str, ...]] = {}
@@ -179,7 +205,8 @@ class AgainstTests:
         self._fresh = timing.FreshPairs(self._process, self._files, self._brings_up)
         self._config.add_cleanup(self._fresh.end)
         self._config.add_cleanup(self._reference.end)
-        self._turns = Turns(self._reference, self._fresh, times=not self._settings.against_exact)
+        times = not self._settings.against_exact
+        self._turns = Turns(self._reference, self._fresh, times=times, source=self._source)
         self._reference.come_up()
 
     def _process(self, side: comparison.Side, number: int) -> worker.Process:
@@ -263,7 +290,7 @@ class AgainstTests:
             elif isinstance(found, LimitExceeded) and error is not None:
                 error.msg = found.msg
         elif item.nodeid == self._turns.test and not isinstance(error, pytest.skip.Exception):
-            _put(item, not_compared(_profiles_of(item), _FAILS))
+            _put(item, not_compared(_profiles_of(item), _FAILS, self._source))
 
     def _compare(self, item: pytest.Item, broken: str) -> LimitExceeded | IncompleteProfile | None:
         """Compare the profiles of a test, each time that it is repeated.
@@ -279,7 +306,7 @@ class AgainstTests:
             return None
         found = self._judged(item, profiles)
         _put(item, found)
-        name = shown_name(self._launches["baseline"].name)
+        name = shown_name(self._launches["baseline"].name, self._source)
         pairs = zip(_profiles_of(item), found, strict=True)
         worse = [profile for profile, one in pairs if one.change == "worse"]
         warns = self._settings.warn_only
@@ -291,7 +318,9 @@ class AgainstTests:
                 return LimitExceeded(message, pytrace=False, place=worse[0].place)
             state_of(item).warn(message)
         if lost := list(dict.fromkeys(metric for one in found for metric in one.lost)):
-            return IncompleteProfile(f"{comparison.LIMIT_OF['revision']}: {lost_words(lost, name)}")
+            return IncompleteProfile(
+                f"{comparison.LIMIT_OF[self._source]}: {lost_words(lost, name)}"
+            )
         return None
 
     def _judged(
@@ -301,14 +330,14 @@ class AgainstTests:
             why = (
                 "the test requested kernel_profile while it ran, so the baseline did not measure it"
             )
-            return not_compared(profiles, why)
+            return not_compared(profiles, why, self._source)
         answer = self._reference.answer()
         if isinstance(answer, protocol.Done) and answer.wrong:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
         if not self._is_reviewed(item):
             profiles = [replace(one, verdicts=()) for one in profiles]
-        found = judge(profiles, answer, self._turns.timed)
+        found = judge(profiles, answer, self._turns.timed, self._source)
         notes = [_GIVEN_BACK.format(", ".join(self._code))] if self._code else []
         if self._ran_unmeasured and any(one.change == "worse" for one in found):
             notes.append(_UNMEASURED)
@@ -370,7 +399,7 @@ class Turns:
     """Runs each test on the reference, call by call, and times the calls of it.
 
     Args:
-        times: whether anything is to be timed.
+        times: whether anything is to be timed. source: what the baseline is.
 
     Attributes:
         test: that runs; empty between tests, and while one runs that is not measured.
@@ -378,13 +407,18 @@ class Turns:
     """
 
     def __init__(
-        self, reference: worker.Reference, fresh: timing.FreshPairs, *, times: bool
+        self,
+        reference: worker.Reference,
+        fresh: timing.FreshPairs,
+        *,
+        times: bool,
+        source: comparison.Source = "revision",
     ) -> None:
         self.timed: dict[str, timing.Timed] = {}
         self._reference = reference
         self._fresh = fresh
         self._is_reviewed: Callable[[], bool] = bool
-        self._times = times
+        self._times, self._source = times, source
         self.test = ""
         self._tries = 0
         self._fails = ""
@@ -422,7 +456,12 @@ class Turns:
             self.timed[call.profile.label] = timing.Timed(timing.not_timed(_OVER), other)
             self._fails = _OVER
         else:
-            own = why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed())
+            own = why_judged(
+                at.profile,
+                call.profile,
+                is_reviewed=self._is_reviewed(),
+                source=self._source,
+            )
             self.timed[call.profile.label] = self._time(test, call, own)
             self._fails = (own or self._fails) if fails else ""
         usage_lock.finish_work()  # from here on the reference is at work

@@ -47,11 +47,15 @@ def _run(wire: protocol.Wire, launch: protocol.Launch) -> None:
         return
     os.makedirs(launch.cwd, exist_ok=True)  # the revision may lack that folder
     os.chdir(launch.cwd)
-    sys.argv = ["pytest", *launch.arguments]
+    has_cov = bool(inventory.installed_version("pytest-cov"))  # another environment may lack it
+    arguments = [one for one in launch.arguments if has_cov or one != "--no-cov"]
+    sys.argv = ["pytest", *arguments]
     served = Served(wire, code, launch.seed)
-    status = pytest.main(list(launch.arguments), plugins=[served])
+    status = pytest.main(arguments, plugins=[served])
     if not served.is_ready:
-        why = f"pytest does not start in the baseline (status {int(status)})"
+        lacks = launch.python and status == pytest.ExitCode.USAGE_ERROR
+        hint = "; does its environment lack a plugin of pytest?" if lacks else ""
+        why = f"pytest does not start in the baseline (status {int(status)}{hint})"
         wire.send(protocol.Refused(why, printed=True))
 
 

@@ -114,8 +114,9 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
     Raises:
         pytest.UsageError: there are two of one kind.
     """
+    alone = "" if settings.against_python else None
     if run_state(config).serves:  # run documents are the other run's concern
-        return settings.changed(revision=next(iter(settings.against), None))
+        return settings.changed(revision=next(iter(settings.against), alone))
     found: dict[str, str] = {}
     for one in settings.against:
         kind = "run_document" if _is_run_document(config, one) else "revision"
@@ -128,7 +129,7 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
                 f"(addopts count too); give one, and with it at most one {other}"
             )
         found[kind] = one
-    return settings.changed(**found)
+    return settings.changed(**{"revision": alone, **found})
 
 
 def _is_run_document(config: pytest.Config, given: str) -> bool:
@@ -159,9 +160,9 @@ def _begin_rank(config: pytest.Config) -> None:
     if place is None:
         return
     state = run_state(config)
-    if state.settings.revision:
+    if state.settings.revision is not None:
         raise pytest.UsageError(
-            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
+            "--kernelprof-against: code on several ranks cannot be compared in turn; run "
             "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
         )
     if place.rank:
@@ -184,7 +185,7 @@ def _begin_features(config: pytest.Config) -> None:
         state.snapshots = Snapshots(config, settings, state.collector, reports=not state.quiet)
         register(state.snapshots)
         state.comparisons.append(state.snapshots.comparison)
-    elif settings.against:
+    elif settings.compares:
         raise pytest.UsageError(
             "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
             "would be compared; remove one of the two"
@@ -194,7 +195,7 @@ def _begin_features(config: pytest.Config) -> None:
 
         baseline_of = run_baseline.begin(config, settings, state.collector, state.comparisons)
         state.baseline_of = None if state.quiet else baseline_of  # rank 0 compares
-    if settings.revision:
+    if settings.revision is not None:
         from pytest_kernelprof.plugin import against_revision
 
         against_revision.begin(config)
@@ -355,7 +356,7 @@ def pytest_terminal_summary(
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
         state = run_state(terminalreporter.config)
         taken = list(state.collector.tests())
-        if taken or state.settings.against:
+        if taken or state.settings.compares:
             reporting.show(terminalreporter, taken)
 
 
@@ -380,7 +381,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
         ledger=Ledger(
             state.marks,
             asked=asked,
-            lines=bool(settings.revision),
+            lines=settings.revision is not None,
             snapshot=state.find_snapshot(target, asked=asked),
             baseline=run.baseline_of(item.nodeid) if run.baseline_of is not None else None,
         ),

@@ -88,7 +88,7 @@ class RunState:
     @property
     def is_read(self) -> bool:
         """Whether anybody reads the record of the run."""
-        return bool(self.settings.report or self.settings.against) or self.is_wanted_whole
+        return bool(self.settings.report or self.settings.compares) or self.is_wanted_whole
 
 
 class Target(NamedTuple):

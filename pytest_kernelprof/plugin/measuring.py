@@ -64,7 +64,7 @@ BENCHMARKED = (
 
 IN_CALLABLE = "catch expected exceptions inside the callable"
 _NOT_AGAINST = (
-    "--kernelprof-against=REV cannot compare code on several ranks: run such tests without it, "
+    "--kernelprof-against cannot compare code on several ranks in turn: run such tests without it, "
     "or compare with an earlier run, --kernelprof-against=RUN.json"
 )
 
@@ -124,7 +124,7 @@ class MeasuredTest(NamedTuple):
         """
         call, group, limit_s = request.what, request.group, self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
-            if agreement.rank is not None and self.settings.revision:
+            if agreement.rank is not None and self.settings.revision is not None:
                 raise errors.IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
@@ -138,7 +138,7 @@ class MeasuredTest(NamedTuple):
         """
         limits = (*self.ledger.limits, *own)
         spills, work = (any(of in one.sources for one in limits) for of in ("binaries", "work"))
-        against = bool(self.settings.revision)  # which compares all that is exact
+        against = self.settings.revision is not None  # which compares all that is exact
         if self.everything or not (limits or against):
             return policy.EVERYTHING._replace(spills=spills, work=work)
         return policy.Needs(

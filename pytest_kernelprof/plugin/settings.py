@@ -266,7 +266,7 @@ class Settings:
     )
     against_python = Option[str | None](
         Kind("string", "the python of an environment", accepts=_is_text, metavar="EXE"),
-        "run the revision's code with this Python interpreter (default: this one)",
+        "compare with another environment: its python runs the same code, or the revision's",
         "compare",
     )
     against_copy = Option[tuple[str, ...]](
@@ -304,7 +304,9 @@ class Settings:
     spread_workers = _flag(
         "give each pytest-xdist worker one of the GPUs, in turn (default: true)", default=True
     )
-    revision = Option[str | None](None, "the revision or the folder that ``against`` names")
+    revision = Option[str | None](
+        None, "the revision or folder that ``against`` names; empty for another environment alone"
+    )
     run_document = Option[str | None](None, "the run document that ``against`` names")
     ranks = Option[int | None](
         None, "the number of ranks that a test starts", example="2", marked=_COUNT
@@ -332,6 +334,11 @@ class Settings:
             pytest.UsageError: a value is not of its form; the message names option and form.
         """
         return cls({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
+
+    @property
+    def compares(self) -> bool:
+        """Whether a run has a baseline beside its snapshots."""
+        return bool(self.against or self.against_python)
 
     def quiet(self) -> Settings:
         """Those of a run for which another one reports: it writes no files and shows no rows."""

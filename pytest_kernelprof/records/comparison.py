@@ -1,7 +1,7 @@
 """How a profile compares with its baseline, whatever that is: deltas alone, never the profiles.
 
 *Current* is what was just measured; *baseline* is what it is compared with: a kernel snapshot, a
-git revision, an earlier run, another trace.
+git revision, another environment, an earlier run, another trace.
 
 Kernel snapshots as a file keeps them are here, too: their counts are compared as any other.
 """
@@ -19,13 +19,20 @@ from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
 
-Source = Literal["snapshot", "revision", "run", "trace"]
+Source = Literal["snapshot", "revision", "environment", "run", "trace"]
 """What a baseline is."""
-LIMIT_OF: dict[Source, str] = {"snapshot": "snapshot", "revision": "against", "run": "earlier run"}
+IN_TURN: tuple[Source, ...] = ("revision", "environment")
+"""Baselines that run each test in turn with the run; a run has at most one of them."""
+LIMIT_OF: dict[Source, str] = {
+    "snapshot": "snapshot",
+    **dict.fromkeys(IN_TURN, "against"),
+    "run": "earlier run",
+}
 """The name that verdicts by a baseline have."""
 BASELINE_WORDS: dict[Source, str] = {
     "snapshot": "the snapshot",
     "revision": "the revision",
+    "environment": "the other environment",
     "run": "the earlier run",
 }
 """What a baseline is called in a sentence."""
@@ -39,9 +46,9 @@ _AddedOrRemoved = Literal["added", "removed", "renamed", "replaced"]
 _Retimed = Literal["slower", "faster", "reconfigured"]
 KernelChangeKind = Literal[_AddedOrRemoved, _Retimed, "moved", "operator"]
 """What became of kernels. "renamed": another variant of its family runs in its place (a matrix
-product with another tile); "replaced": something else does; "reconfigured": grid, block, registers,
-shared memory or spills are others, whatever the time; "moved": it stands at another place;
-"operator": another operator launches it."""
+product with another tile), or another toolchain names it otherwise; "replaced": something else
+does; "reconfigured": grid, block, registers, shared memory or spills are others, whatever the time;
+"moved": it stands at another place; "operator": another operator launches it."""
 
 ADDED_OR_REMOVED: tuple[KernelChangeKind, ...] = get_args(_AddedOrRemoved)
 RETIMED: tuple[KernelChangeKind, ...] = get_args(_Retimed)
@@ -49,7 +56,7 @@ RETIMED: tuple[KernelChangeKind, ...] = get_args(_Retimed)
 # What is taken in turn: how many times as much the current takes as the baseline, and how sure.
 
 Side = Literal["current", "baseline"]
-"""Of a pair of processes: today's code, and the revision's."""
+"""Of a pair of processes: today's code as it runs here, and what is compared with."""
 SIDES: tuple[Side, ...] = get_args(Side)
 PairedChange = Literal["worse", "better", "same", "undecided", "not compared"]
 
@@ -429,8 +436,9 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     verdict.
 
     Attributes:
-        source: what the baseline is. name: how it is told, for example ``main (abc1234)``, or the
-            path of an earlier run. began: when that was, in UTC; empty of others.
+        source: what the baseline is. name: how it is told, for example ``main (abc1234)``,
+            ``old/bin/python (triton 3.4.0 -> 3.6.0)``, or the path of an earlier run.
+        began: when that was, in UTC; empty of others.
         notes: what of a revision's files is not as in the user's folder, in words.
         gone: what the baseline alone has: profiles of an earlier run, entries of snapshots (as
             ``DEVICE: FILE::KEY``). fresh: profiles that no earlier run has.

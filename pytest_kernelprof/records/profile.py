@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from pytest_kernelprof.kernel_names.short_names import short_name
-from pytest_kernelprof.records.comparison import ProfileComparison
+from pytest_kernelprof.records.comparison import IN_TURN, ProfileComparison, Source
 from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import Kind, Unit
 
@@ -183,6 +183,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of_snapshot(self) -> bool:
         """Whether it is of a kernel snapshot."""
         return self.comparison is not None and self.comparison.source == "snapshot"
+
+    @property
+    def source(self) -> Source | None:
+        """The kind of its baseline; None of a limit."""
+        return self.comparison.source if self.comparison is not None else None
+
+    @property
+    def in_turn(self) -> Source | None:
+        """The same, if that baseline ran in turn with the run."""
+        return self.source if self.source in IN_TURN else None
 
 
 class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.comparison import BASELINE_WORDS, Source
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, IN_TURN, Source
 from pytest_kernelprof.records.document import Comparison
 from pytest_kernelprof.records.metrics import WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
@@ -40,7 +40,7 @@ def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     The first line is a verdict, since that is what a summary shows.
 
     Args:
-        base: the name of the revision that it is compared with, if it is.
+        base: the name of the revision or environment that it is compared with, if it is.
         at: the line that has the limits, where that is not the call.
     """
     told = _open_verdicts(profile.verdicts)
@@ -69,7 +69,7 @@ def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
     above = _wrapped([*more, f"{of_rank}{foot}" if foot else ""])
     above += [*origin, ""] if origin else []
     above += _wrapped(f"not judged: {one}" for one in unjudged)
-    tables = what_ran(profile, _STYLE, {"revision": base} if base else {})
+    tables = what_ran(profile, _STYLE, dict.fromkeys(IN_TURN, base) if base else {})
     return "\n".join([*heads, *_indented(above), *tables, *_indented(["", *_wrapped(todo)])])
 
 
@@ -80,10 +80,10 @@ def _heads(
     its code; and what has no room in them."""
     heads, more = [], []
     said: set[Cause] = set()
-    was, base = verdicts.counts_before(told, "revision"), base.partition(" (")[0]
+    was, base = verdicts.counts_before(told, *IN_TURN), base.partition(" (")[0]
     for one, excess in zip(told, found, strict=True):
         head, rest, between = verdicts.verdict_line(one, doubt), "", ""
-        if one.comparison is not None and _of_revision(one) and one.outcome == "failed":
+        if one.comparison is not None and one.in_turn and one.outcome == "failed":
             if was:  # said beside the limits
                 continue
             head = f"worse than {base}: {verdicts.delta_words(one.comparison)}"
@@ -113,7 +113,7 @@ def _heads(
         else:
             more.append(words + lines)
         heads.append(head)
-    over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
+    over = sum(one.outcome == "failed" and not one.in_turn for one in told)
     also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
     if over > 1 and width_of(heads[0] + also) <= _HEAD:
         heads[0] += also
@@ -143,18 +143,18 @@ def with_command(message: str, does: str, command: str) -> str:
 def worse_message(
     message: str, profiles: Iterable[Profile], base: str, command: str = "", at: str = ""
 ) -> str:
-    """Return the message of a test that is worse than a revision.
+    """Return the message of a test that is worse than a revision or in another environment.
 
     Args:
         message: that of the limits that it breaks; empty where it keeps all.
         profiles: those that are worse, with their verdicts.
-        base: the revision's name. command: what runs the test again. at: the line that has the
+        base: the baseline's name. command: what runs the test again. at: the line that has the
             limits of the test.
     """
     message = _AGAIN.sub("", message)
     for profile in profiles:
         told = failure_message(profile, base, at)
-        limits = tuple(one for one in profile.verdicts if not _of_revision(one))
+        limits = tuple(one for one in profile.verdicts if not one.in_turn)
         before = failure_message(replace(profile, verdicts=limits), at=at)
         message = message.replace(before, told) if before in message else f"{message}\n{told}"
     name, message = base.partition(" (")[0], message.lstrip("\n")
@@ -162,7 +162,9 @@ def worse_message(
         return message
     accept = f":\n{2 * INDENT}{command} --kernelprof-update"
     message = _UPDATE.sub(lambda _: accept, message)  # a test's id may have backslashes
-    return with_command(message, f"then compare with {name} again", command + advice.against(name))
+    source = next((one.in_turn for one in profile.verdicts if one.in_turn), IN_TURN[0])
+    again = command + advice.against(name, source)
+    return with_command(message, f"then compare with {name} again", again)
 
 
 def error_message(words: str, place: Place) -> str:
@@ -173,10 +175,6 @@ def error_message(words: str, place: Place) -> str:
     if hint:
         told = [*code_lines(place), "", *_wrapped([f"{advice.TO_DO}{hint}"])]
     return "\n".join([head, *_indented(told)])
-
-
-def _of_revision(verdict: Verdict) -> bool:
-    return verdict.comparison is not None and verdict.comparison.source == "revision"
 
 
 def _open_verdicts(found: Sequence[Verdict]) -> list[Verdict]:

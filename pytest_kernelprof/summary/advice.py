@@ -21,7 +21,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import TestState
+    from pytest_kernelprof.records.comparison import Source, TestState
     from pytest_kernelprof.records.document import Run, Test
     from pytest_kernelprof.records.profile import Profile, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
@@ -59,9 +59,10 @@ def again_command(tests: str, profile: Profile) -> str:
     return f"{command}{_on(profile.environment.kind)}"
 
 
-def against(base: str) -> str:
+def against(base: str, source: Source) -> str:
     """Return the option of a command that compares with a baseline, behind a space."""
-    return f" {shlex.quote(f'--kernelprof-against={base}')}"
+    which = "-python" if source == "environment" else ""
+    return f" {shlex.quote(f'--kernelprof-against{which}={base}')}"
 
 
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
@@ -295,12 +296,11 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     command = again_command(_TESTS, profile)
     if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
         command += " --kernelprof-all --kernelprof-stacks"
-    judged = (one for one in profile.verdicts if one.outcome in ("failed", "undecided"))
-    sources = {one.comparison.source for one in judged if one.comparison is not None}
+    sources = {one.source for one in profile.verdicts if one.outcome in ("failed", "undecided")}
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            return _compared_again(entries, fix, name, command + against(name))
+            return _compared_again(entries, fix, name, command + against(name, baseline.source))
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
     return Remedy(
@@ -352,15 +352,16 @@ def intended_words(
     failed = [one.comparison for one in over if one.comparison is not None]
     most, worse = _slowest(over), {delta.name for one in failed for delta in one.worse}
     on = _on("cpu" if any(one.counted == "operators" for one in failed) else "cuda")
-    base = base or "the baseline"
+    sources = {one.source for one in failed}
+    until = "" if "environment" in sources else f" until {base or 'the baseline'} has it"
     if most > 0 and not worse:
-        margin = f"{_margin_words(most, '' if told else at)} until {base} has it"
+        margin = f"{_margin_words(most, '' if told else at)}{until}"
         return f"{IF_INTENDED}, {f'{told[0]} and' if told else 'allow'} {margin}"
-    if any(one.source == "run" for one in failed) or most > 0 or not _ACCEPTED.issuperset(worse):
-        told.append(f"run with --kernelprof-warn-only (all tests only warn) until {base} has it")
-    elif failed and (told or any(one.source != "snapshot" for one in failed)):
-        is_kept = all(one.metric for one in over if one.of_limit)  # not with a forbidden kernel
-        told += [f"accept it in a{_ACCEPT}{on}"] if is_kept else []
+    if most > 0 or sources & {"run", "environment"} or not _ACCEPTED.issuperset(worse):
+        told.append(f"run with --kernelprof-warn-only (all tests only warn){until}")
+    # A snapshot accepts no forbidden kernel.
+    elif sources and (told or sources - {"snapshot"}) and all(v.metric for v in over if v.of_limit):
+        told.append(f"accept it in a{_ACCEPT}{on}")
     return f"{IF_INTENDED}, {', and '.join(told)}" if told else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.records.comparison import MetricDelta, RunComparison
+from pytest_kernelprof.records.comparison import IN_TURN, MetricDelta, RunComparison
 from pytest_kernelprof.summary import wording
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ _ORDER = list(RESULTS)
 _FEW, _MOST_NAMED = 3, 5
 
 
-def shown_name(name: str) -> str:
-    """Return how reports name a revision, or a folder without the folders around it."""
-    return os.path.basename(name) if os.path.isabs(name) else name
+def shown_name(name: str, source: Source) -> str:
+    """Return how reports name a baseline: documents and folders without the folders around them."""
+    is_long = source == "run" or (source == "revision" and os.path.isabs(name))
+    return os.path.basename(name) if is_long else name
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,24 @@ class BaselineSummary:
 
     @property
     def what(self) -> Literal["test", "profile"]:
-        """What is counted: of a revision tests, by their worst profile."""
-        return "test" if self.baseline.source == "revision" else "profile"
+        """What is counted: of what runs in turn tests, by their worst profile."""
+        return "test" if self.baseline.source in IN_TURN else "profile"
 
     @property
     def base(self) -> str:
-        """The baseline's name in full, for example ``main (abc1234)``."""
+        """The baseline's name in full: ``main (abc1234)``, ``old/python (torch 2.9 -> 2.11)``."""
         day, at, time = self.baseline.began.partition("T")
         began = f"{day} {time[:5]} UTC" if at else day
         return f"{self.short} ({began})" if began else self._name
 
     @property
     def short(self) -> str:
-        """The same without its commit or time."""
+        """The same without its commit, time or versions."""
         return self._name.partition(" (")[0]
 
     @property
     def _name(self) -> str:
-        """Of a document or a folder without the folders around it."""
-        one = self.baseline
-        return os.path.basename(one.name) if one.source == "run" else shown_name(one.name)
+        return shown_name(self.baseline.name, self.baseline.source)
 
     @cached_property
     def counts(self) -> Counter[Result]:
@@ -208,8 +207,8 @@ def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:
 
 
 def baseline_summaries(run: Run) -> tuple[BaselineSummary, ...]:
-    """How the run compares with a revision and with an earlier run, as far as it was asked."""
-    found = (run.baseline("revision"), run.baseline("run"))
+    """How the run compares with what ran in turn and with an earlier run, where it was asked."""
+    found = map(run.baseline, (*IN_TURN, "run"))
     return tuple(baseline_summary(run, one) for one in found if one is not None)
 
 

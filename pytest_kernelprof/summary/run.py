@@ -84,7 +84,7 @@ class Summary:
 def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
     compared = baseline_summaries(run)
-    against = next((one.short for one in compared if one.baseline.source == "revision"), "")
+    against = next((one.short for one in compared if one.what == "test"), "")
     found = [row for test in run.tests for row in _rows_of(test, against)]
     rows = tuple(sorted(found, key=worst_first))
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
@@ -123,7 +123,7 @@ def _rows_of(test: Test, against: str) -> Iterator[records.Row]:
     """Yield the rows of a test.
 
     Args:
-        against: the name of the revision that it is compared with, if it is.
+        against: the name of the revision or environment that it is compared with, if it is.
     """
     file, name = wording.parts_of(test.id)
     first = "profile 1" if any(one.label == "profile 2" for one in test.profiles) else ""
@@ -312,7 +312,7 @@ _OTHERWISE = "failed for another reason"
 _OPEN: tuple[records.Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[records.Told, ...] = ("passed", "expected failure")
 _LEFT_OUT: tuple[records.Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
-_BROKEN: dict[Source, records.Kind] = {"snapshot": "exceeding", "revision": "worse", "run": "worse"}
+_BROKEN: dict[Source | None, records.Kind] = {None: "breaking", "snapshot": "exceeding"}
 
 
 def _counts_of(tests: Sequence[Test]) -> records.Counts:
@@ -351,8 +351,8 @@ def _kinds_of(test: Test, told: records.Told | None) -> Iterator[records.Kind]:
     state = _snapshot_of(test)
     if state == "changed" or state == "missing":
         yield state
-    failed = [one.comparison for one in test.verdicts if one.outcome == "failed"]
-    broken = {_BROKEN[one.source] if one is not None else "breaking" for one in failed}
+    failed = [one.source for one in test.verdicts if one.outcome == "failed"]
+    broken: set[records.Kind] = {_BROKEN.get(one, "worse") for one in failed}
     yield from broken
     if {"breaking", "worse"} <= broken:
         yield "breaking and worse"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import BASELINE_WORDS, fusions_of
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, IN_TURN, fusions_of
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
@@ -388,11 +388,11 @@ def broken_cells(profile: Profile) -> dict[str, Broken]:
     return found
 
 
-def counts_before(verdicts: Iterable[Verdict], source: compared.Source) -> dict[str, str]:
-    """Return by the name of each broken limit without a pattern what a baseline has of its count,
-    where these counts are all that is worse than it; else nothing."""
+def counts_before(verdicts: Iterable[Verdict], *sources: compared.Source) -> dict[str, str]:
+    """Return by the name of each broken limit without a pattern what a baseline of one of these
+    kinds has of its count, where these counts are all that is worse than it; else nothing."""
     failed = [one for one in verdicts if one.outcome == "failed" and not one.qualifier]
-    found = [one.comparison for one in failed if one.comparison and one.comparison.source == source]
+    found = [one.comparison for one in failed if one.comparison and one.source in sources]
     worse = {delta.name: delta for one in found for delta in telling(one.worse)}
     limits = [one for one in failed if one.of_limit and one.unit == "count" and one.metric in worse]
     timed = [one for one in found if one.paired is not None and one.paired.change == "worse"]
@@ -407,9 +407,9 @@ def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
     in main)``.
 
     Args:
-        revision: the name of the one that is compared with, if one is.
+        revision: the name of the one, or of the environment, that is compared with, if one is.
     """
-    names = BASELINE_WORDS | ({"revision": revision} if revision else {})
+    names = BASELINE_WORDS | (dict.fromkeys(IN_TURN, revision) if revision else {})
     sources = (v.comparison.source for v in verdicts if v.comparison and not v.of_snapshot)
     source: compared.Source = next(sources, "revision")
     was = counts_before(verdicts, source)
@@ -678,7 +678,7 @@ def unprofiled_words(profile: Profile) -> list[str]:
 
 
 def timed_in_turn(profile: Profile) -> bool:
-    """Return whether it was timed in turn with a revision: its own times are of another run."""
+    """Return whether it was timed in turn with a baseline: its own times are of another run."""
     return any(one.comparison and one.comparison.paired for one in profile.verdicts)
 
 

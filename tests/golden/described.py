@@ -63,7 +63,7 @@ class Call:
         work: by the metric that says it a second, how much of known operators, and what else ran.
         jit_compiled, autotunes, graph_breaks: what compilers did, in words.
         incomplete: whether the profiler lost events.
-        pairs: of a revision's side: today's time over the revision's, a value a pair of processes.
+        pairs: of the other side: today's time over that one's, a value a pair of processes.
         ranks: the same call on further ranks.
     """
 
@@ -100,8 +100,9 @@ class Described:
 
     Attributes:
         limits: the markers, as they are written. calls: what the test profiles, one by one.
-        snapshot, revision, earlier: what the same calls did when the snapshot was taken, do on the
-            revision, did in the earlier run; None where there is no such test.
+        snapshot, revision, environment, earlier: what the same calls did when the snapshot was
+            taken, do on the revision, do in the other environment, did in the earlier run; None
+            where there is no such test.
         skip, xfail: reasons. crash: what is raised at the end, ``Kind: words``.
         bad_marker: a marker as it is written, which is no limit.
         reruns: how often it is run again; its calls are those of all tries.
@@ -114,6 +115,7 @@ class Described:
     calls: tuple[Call, ...] = ()
     snapshot: tuple[Call, ...] | None = None
     revision: tuple[Call, ...] | None = None
+    environment: tuple[Call, ...] | None = None
     earlier: tuple[Call, ...] | None = None
     compares: Contest | None = None
     skip: str = ""
@@ -122,6 +124,11 @@ class Described:
     bad_marker: str = ""
     reruns: int = 0
     benchmark: bool = False
+
+    @property
+    def in_turn(self) -> tuple[Call, ...] | None:
+        """What runs in turn with its calls."""
+        return self.revision if self.revision is not None else self.environment
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ def _tests(test_id: str, one: dict[str, Any], known: dict[str, Any]) -> list[Des
     ids = [f"{test_id}[{each}]" for each in one.pop("of", ())]
     ids += [test_id.format(number) for number in range(one.pop("numbered", 0))]
     device = one.get("device", "H200")
-    for side in ("calls", "snapshot", "revision", "earlier"):
+    for side in ("calls", "snapshot", "revision", "environment", "earlier"):
         if side in one:
             one[side] = tuple(_call(call, known, device) for call in one[side])
     if "compares" in one:

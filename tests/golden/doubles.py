@@ -25,6 +25,8 @@ from pytest_kernelprof.baselines import revision
 from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST, Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
 from pytest_kernelprof.baselines.timing import Timed
+from pytest_kernelprof.baselines.worker import Interpreter
+from pytest_kernelprof.comparison.comparability import Difference
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import callables
@@ -39,6 +41,7 @@ Side = Literal["calls", "snapshot", "earlier"]
 
 NO_GPU = "no CUDA device: torch sees none"
 REVISION = "main (abc1234)"
+OTHER = Interpreter("/old/bin/python", (Difference("triton", "3.4.0", "3.6.0"),))
 
 
 @contextmanager
@@ -60,9 +63,11 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (inventory, "refuse_broken", lambda: None),
         (inventory, "why_broken", lambda: ""),
         (revision, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
+        (revision, "root_of", lambda *_: str(folder / "project")),
         (revision, "lay_out", lambda *_: ()),
         (revision, "lay_over", lambda *_: ()),
         (revision, "copy_generated", lambda *_: ((), ())),
+        (against_revision.worker, "interpreter_at", lambda *_: OTHER),
         (against_revision.worker, "Reference", _Idle),
         (against_revision.timing, "FreshPairs", _Idle),
         (against_revision, "Turns", play.turns),
@@ -231,7 +236,7 @@ class _Turns:
         pass
 
     def answer(self) -> Done | str:
-        calls = self._tests[self.test].revision
+        calls = self._tests[self.test].in_turn
         if calls is None:
             return NO_SUCH_TEST
         labels = ["", *(f"profile {number}" for number in range(2, len(calls) + 1))]
@@ -244,7 +249,7 @@ class _Turns:
     def after_call(self, test: Any, call: Any) -> None:
         described = self._tests[test.id]
         number = len(test.ledger) - 1
-        sides = described.revision or ()
+        sides = described.in_turn or ()
         if number < len(sides) and sides[number].pairs:
             old = recorded(sides[number], self._folder).profile
             new = recorded(described.calls[number], self._folder).profile

@@ -29,7 +29,7 @@ class Facts:
 
     Attributes:
         failed: the tests that it marks as failed, each with the reasons that it names: limits,
-            "snapshot", "revision", "earlier run", "crash", ...
+            "snapshot", "revision" (or another environment), "earlier run", "crash", ...
         has_reasons: whether the format names reasons.
         changes: how many tests are worse, better, changed, undecided.
         not_judged: how many tests were not judged that should have been.
@@ -351,7 +351,8 @@ def of_json(text: str) -> Facts:
             failed[_name(test["id"])] = frozenset(_SOURCES.get(one, one) for one in over)
     failed = {name: why or frozenset({"crash"}) for name, why in failed.items()}
     kinds = {one["source"] for one in document["baselines"]}
-    counts = _changes_in(document, "revision") if "revision" in kinds else Counter()
+    in_turn = next(iter(kinds & {"revision", "environment"}), None)
+    counts = _changes_in(document, in_turn) if in_turn else Counter()
     counts["undecided"] = max(counts["undecided"], undecided)
     states = [(test.get("snapshot") or {}).get("state") for test in document["tests"]]
     counts["changed"] += states.count("changed")

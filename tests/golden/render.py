@@ -124,6 +124,8 @@ class _Work:
             self._options.append("--kernelprof-against=../earlier.json")
         if self.scenario.has("revision"):
             self._options.append("--kernelprof-against=main")
+        if self.scenario.has("environment"):
+            self._options.append("--kernelprof-against-python=old/bin/python")
 
     def reported(self, columns: int) -> dict[str, str]:
         """A run that is asked for everything."""
@@ -156,7 +158,7 @@ class _Work:
         if test is not None:
             trace = self._trace("new.json", test.calls[0])
             found["show.txt"] = self._command("show", trace)
-            before = next(filter(None, (test.revision, test.earlier, test.snapshot)), None)
+            before = next(filter(None, (test.in_turn, test.earlier, test.snapshot)), None)
             if before:
                 found["diff.txt"] = self._command("diff", self._trace("old.json", before[0]), trace)
             if test.device == "cpu":

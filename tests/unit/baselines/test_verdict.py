@@ -30,6 +30,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import (
+    SIDES,
     Change,
     Paired,
     PairedChange,
@@ -283,6 +284,56 @@ def test_with_other_software_or_an_incomplete_profile_nothing_is_missing() -> No
     assert found(new, old).lost == ("syncs",)
     assert found(versions(new, torch="2.12.0"), old).lost == ()
     assert found(replace(new, integrity=Integrity(problems=("lost",))), old).lost == ()
+
+
+def elsewhere(new: Profile, old: Profile, call: Timed | None = None) -> ProfileComparison:
+    """The comparison with the same code in another environment, where nobody looks for files of a
+    revision."""
+    answer = Done("t.py::a", Test("t.py::a", (old,)))
+    (one,) = judge([new], answer, {"": call} if call else {}, "environment")
+    return one
+
+
+def test_in_another_environment_other_software_is_the_question_and_forbids_nothing() -> None:
+    old = versions(profile(MLP), torch="2.9.0", triton="3.4.0", python="3.10.1")
+    new = versions(profile(EXTRA), torch="2.11.0", triton="3.6.0", python="3.11.2")
+    told = elsewhere(new, old)
+    assert (told.source, told.change, worse(told)) == (
+        "environment",
+        "worse",
+        ("kernels", "launches"),
+    )
+    assert "triton 3.4.0 -> 3.6.0" in told.differences
+    assert elsewhere(old, new).change == "better"
+    assert elsewhere(versions(profile(MLP), triton="3.6.0"), old).change == "same"
+    slower = elsewhere(versions(profile(MLP), triton="3.6.0"), old, Timed(paired("worse")))
+    assert (slower.change, slower.fails) == ("worse", True)
+    assert found(versions(profile(MLP), triton="3.6.0"), old).paired is None  # of a revision
+    assert why_judged(old, versions(profile(MLP), torch="2.11.0"), is_reviewed=False) != ""
+    assert not why_judged(
+        old, versions(profile(MLP), torch="2.11.0"), is_reviewed=False, source="environment"
+    )
+
+
+def test_in_another_environment_a_metric_that_only_that_one_has_is_missing() -> None:
+    old, new = profile(MLP, [counted("syncs", 3)]), profile(MLP, [absent("syncs")])
+    told = elsewhere(versions(new, torch="2.12.0"), old)
+    assert (told.change, told.lost) == ("not compared", ("syncs",))
+    assert told.reason == "syncs is missing; the other environment has it"
+
+
+def test_a_kernel_that_another_toolchain_names_otherwise_is_renamed_and_not_worse() -> None:
+    other = kernel("gelu_of_the_older_compiler", "aten::gelu", source=MLP[1].source)
+    old = versions(profile([MLP[0], other, *MLP[2:]]), triton="3.4.0")
+    new = versions(profile(MLP), triton="3.6.0")
+    told = elsewhere(new, old)
+    assert told.kernels is not None
+    assert [one.kind for one in told.kernels.changes] == ["renamed"]
+    assert (told.change, told.fails) == ("changed", False)
+    call = Timed(paired("worse"), kernels_us=dict.fromkeys(SIDES, (10.0,) * 5))
+    told = elsewhere(new, old, call)
+    assert told.kernels is not None
+    assert (told.kernels.changes[0].kind, told.change) == ("renamed", "worse")
 
 
 def test_another_python_says_nothing_of_recompilations_alone() -> None:

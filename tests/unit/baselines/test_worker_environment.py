@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from pytest_kernelprof.baselines import worker
 from pytest_kernelprof.baselines.import_redirect import Mapping
 from pytest_kernelprof.baselines.worker import (
+    Interpreter,
     NotUsableError,
     arguments_for,
     interpreter_at,
@@ -75,24 +78,43 @@ def program(folder: Path, text: str) -> str:
     return str(path)
 
 
-def about(prefix: str, **found: str) -> str:
+def about(prefix: str, problem: str = "", **found: str) -> str:
     given = {"pytest": "9.2.0", "pytest-kernelprof": OURS, **found}
-    told = ", ".join(f'"{name}": "{version}"' for name, version in given.items())
-    return f'{{"prefix": "{prefix}", "python": "3.11.7", "found": {{{told}}}}}'
+    found = {name: version for name, version in given.items() if version}
+    return json.dumps({"home": prefix, "path": ["/x"], "found": found, "problem": problem})
 
 
 def test_that_of_another_environment_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = program(tmp_path, about("/another"))
-    assert interpreter_at(python, "/") == python
-    assert interpreter_at("./python", str(tmp_path)) == python
+    assert interpreter_at(python, "/").program == python
+    assert interpreter_at("./python", str(tmp_path)).program == python
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert interpreter_at("python", "/") == python
+    assert interpreter_at("python", "/").program == python
 
 
 def test_our_own_is_no_other() -> None:
-    assert interpreter_at(sys.executable, "/") == ""
+    assert interpreter_at(sys.executable, "/") == Interpreter("", ())
+
+
+def test_versions_of_python_and_packages_that_differ_are_told_the_important_first(
+    tmp_path: Path,
+) -> None:
+    versions = {"torch": "2.0.0", "aardvark": "1.0", "numpy": "0.1", "python": "3.9.1"}
+    found = interpreter_at(program(tmp_path, f"a banner\n{about('/x', **versions)}"), "/")
+    words = [one.words for one in found.differences]
+    assert words[0] == f"python 3.9.1 -> {platform.python_version()}"
+    assert words[1].startswith("torch 2.0.0 -> ")
+    (of_both,) = (at for at, one in enumerate(words) if one.startswith("numpy 0.1 -> "))
+    assert of_both < words.index("aardvark 1.0 -> none")
+    assert not any(one.startswith("pytest-kernelprof ") for one in words)
+
+
+def test_what_an_environment_prints_when_it_starts_is_no_answer(tmp_path: Path) -> None:
+    for text in ("1", "[]", '{"home": 1}'):
+        with pytest.raises(NotUsableError, match="does not run as a Python"):
+            interpreter_at(program(tmp_path, text), "/")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +122,7 @@ def test_our_own_is_no_other() -> None:
     [
         (about("/x", pytest=""), "/python has no pytest: .*/python -m pip install pytest pytest-"),
         (about("/x", **{"pytest-kernelprof": ""}), "/python has no pytest-kernelprof: "),
+        (about("/x", problem="ModuleNotFoundError: No module named 'msgspec'"), "'msgspec'.; inst"),
         (about("/x", **{"pytest-kernelprof": "0.0.1"}), f"0.0.1, and this run {OURS}; both "),
         ("Usage: cat", r"does not run as a Python \(status 0: it gave no answer\)"),
     ],
@@ -123,8 +146,12 @@ def test_what_is_no_program_or_hangs_is_told(
     (tmp_path / "broken").chmod(0o755)
     with pytest.raises(NotUsableError, match="cannot be run"):
         interpreter_at("./broken", str(tmp_path))
-    (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 60\n")
+    left = tmp_path / "left"  # a process that the program has started
+    (tmp_path / "slow").write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {left}\nwait\n")
     (tmp_path / "slow").chmod(0o755)
-    monkeypatch.setattr(worker, "_PATIENCE_S", 0.1)
-    with pytest.raises(NotUsableError, match="gave no answer in 0 s"):
+    monkeypatch.setattr(worker, "_PATIENCE_S", 2.0)
+    with pytest.raises(NotUsableError, match="gave no answer in 2 s: give the python of an"):
         interpreter_at("./slow", str(tmp_path))
+    # Who adopts it may not have waited for it yet: then it is a zombie.
+    state = Path(f"/proc/{left.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"

@@ -91,6 +91,33 @@ def test_another_kernel_under_the_same_operator_replaces_it() -> None:
     assert told(diff(MLP, [MLP[0], other, *MLP[2:]])) == [("replaced", 1, 2)]
 
 
+@pytest.mark.parametrize(
+    ("operators", "line", "kind"),
+    [
+        (("aten::gelu",), "m.py:4", ["renamed"]),
+        (("aten::gelu",), "m.py:9", ["replaced"]),
+        (("aten::silu",), "m.py:9", ["removed", "added"]),
+        ((), "m.py:4", ["renamed"]),
+        ((), "", ["removed", "added"]),
+        (("aten::gelu",), "/new/site-packages/m.py:9", ["renamed"]),
+        (("aten::gelu",), "/new/site-packages/other.py:4", ["replaced"]),
+    ],
+    ids=[
+        *("operator and line", "another line", "another operator", "line alone", "neither"),
+        *("the file of another environment", "another file"),
+    ],
+)
+def test_where_the_code_is_the_same_operator_and_line_make_one_kernel(
+    operators: tuple[str, ...], line: str, kind: list[str]
+) -> None:
+    """Another compiler may name it otherwise. A kernel that Triton launches has no operator."""
+    own = ("aten::gelu",) if operators else ()
+    old = profile([MLP[0], kernel("add_kernel_0d1d2de", *own, source=line and "m.py:4"), *MLP[2:]])
+    new = profile([MLP[0], kernel("fused_add", *operators, source=line), *MLP[2:]])
+    assert [one.kind for one in diff_profiles(old, new, one_code=True).changes] == kind
+    assert "renamed" not in [one.kind for one in diff_profiles(old, new).changes]
+
+
 def test_in_a_graph_names_alone_say_what_stands_for_what() -> None:
     bare = [msgspec.structs.replace(one, operators=()) for one in MLP]
     other = kernel(GEMM.replace("256x128", "192x128"))

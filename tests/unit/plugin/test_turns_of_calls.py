@@ -62,7 +62,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Paired | None]:
         found.append(given[-1])
         return Timed(Paired("same"))
 
-    def why_judged(baseline: object, current: Any, *, is_reviewed: bool) -> str:
+    def why_judged(baseline: object, current: Any, **_: object) -> str:
         return MORE_KERNELS if current.label == "more" else ""
 
     monkeypatch.setattr(module.timing, "time_call", time_call)
@@ -104,7 +104,7 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> N
     for label in ("", "profile 2", "profile 3"):
         made.after_call(of(), call(label))
     assert [one.call for one, _ in asked] == ["", "profile 2"]
-    assert whys(made) == ["", "", "the revision does not make this call"]
+    assert whys(made) == ["", "", "the baseline does not make this call"]
     assert made.timed[""].paired.took_s > 0
 
 

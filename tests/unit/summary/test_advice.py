@@ -235,6 +235,14 @@ def test_what_a_snapshot_accepts_is_advised_and_warnings_alone_where_it_does_not
     )
 
 
+def test_against_another_environment_no_snapshot_accepts_and_no_commit_changes_it() -> None:
+    more, slower = judged_worse("environment", "kernels"), judged_worse("environment", us=40.0)
+    warned = "if intended, run with --kernelprof-warn-only (all tests only warn)"
+    assert intended_words([more], "old/bin/python") == warned
+    margin = "if intended, allow kernelprof(margin='10%')"
+    assert intended_words([slower], "old/bin/python") == margin
+
+
 def test_of_several_slower_kernels_it_is_told_how_many_there_are() -> None:
     slower = [Cause(f"slower: {name}, 1.0us -> 2.0us") for name in ("gelu", "mul")]
     assert fix_words(slower[:1], on_cpu=False) == "undo what slows down gelu"

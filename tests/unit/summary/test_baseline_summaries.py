@@ -402,6 +402,7 @@ def test_of_each_kind_of_baseline_there_is_one_summary() -> None:
     both = held_to(
         mlp(),
         of_main("a", 5, 6),
+        ProfileComparison(source="environment", test="t.py::a", change="better"),
         ProfileComparison(source="run", test="t.py::a", change="same"),
         ProfileComparison(source="snapshot", test="t.py::a", change="same"),
     )
@@ -410,5 +411,6 @@ def test_of_each_kind_of_baseline_there_is_one_summary() -> None:
     assert {one.baseline.source for one in found} == {*LIMIT_OF} - {"snapshot"}  # which has rows
     assert [(one.short, one.words) for one in found] == [
         ("revision", "1 worse; 1 more kernel in total"),
+        ("environment", "1 better"),
         ("run", "1 unchanged"),
     ]
