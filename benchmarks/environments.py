@@ -23,7 +23,8 @@ VERSION = {version!r}
 def norm(x): return torch.nn.functional.layer_norm(x, x.shape[-1:])
 def scale(x, out):
     n = int(x.shape[0] * {share})
-    return torch.add(x[:n], 1.0, out=out[:n])
+    torch.add(x[:n], 1.0, out=out[:n])
+    return out  # of one shape: else it is other work, which is not timed
 """
 TESTS = """
 import pytest, torch, ops
@@ -88,6 +89,9 @@ def main() -> None:
         slower = run(Path(temporary, "slower"), kind, few, 0.8 * (1 + PLANTED))
     worse = sum(one.change == "worse" for one in same)
     rows.append([f"{tests} unchanged tests: worse", str(worse), "0", met(worse == 0)])
+    timed = sum(one.paired is not None and bool(one.paired.pairs) for one in same)
+    is_timed = timed == tests or kind == "cpu"
+    rows.append(["the same: timed in turn", str(timed), str(tests), met(is_timed)])
     undecided = sum(one.change == "undecided" for one in same)
     most = tests // 50
     rows.append(["the same: undecided", str(undecided), f"{most}", met(undecided <= most)])

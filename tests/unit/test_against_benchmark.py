@@ -57,7 +57,7 @@ def test_it_reads_how_the_tests_compare(pytest_ends: Ends, tmp_path: Path) -> No
         (3, None, "pytest ended with status 3\n"),
         (1, None, "pytest ended with status 1 and wrote no document: "),
         (1, b"", "pytest ended with status 1 and wrote no document: "),
-        (0, codec.encode(pack(run_compared())), "run.json compares with no revision\n"),
+        (0, codec.encode(pack(run_compared())), "run.json compares with nothing in turn\n"),
     ],
 )
 def test_it_says_why_a_run_has_no_document(
