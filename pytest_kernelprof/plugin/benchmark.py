@@ -221,7 +221,7 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
     could not be had here. ``cupti_ratio`` is what an attached CUPTI costs the host's launches, as a
     ratio: host times hold that share, those of timer "wall" too.
     """
-    from pytest_kernelprof.report.exports import named_with_unit
+    from pytest_kernelprof.report.files import named_with_unit
     from pytest_kernelprof.summary import wording
 
     return {

@@ -446,7 +446,7 @@ def tell_properties(
     item: pytest.Item, profiles: Sequence[Profile], comparisons: Sequence[Comparison]
 ) -> None:
     """Say what a test took, in place of what was said before."""
-    from pytest_kernelprof.report.exports import properties_of
+    from pytest_kernelprof.report.files import properties_of
 
     forget_properties(item)
     properties = properties_of(profiles, comparisons)

@@ -6,7 +6,7 @@ from records import CPU, absent, calls_of, counted, timed
 
 from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Verdict
-from pytest_kernelprof.report.exports import properties_of
+from pytest_kernelprof.report.files import properties_of
 
 OVER = Verdict(limit="max_kernels", outcome="failed")
 KEPT = Verdict(limit="max_kernels", outcome="passed")
