@@ -25,7 +25,7 @@ from pytest_kernelprof.system import TRIED, WITHOUT
 HERE = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _CALL = re.compile(r"\w+\([^)]*\)")
-_NAME = re.compile(r"--[\w-]+|[\w./]*_[\w./:%=]*|\w+=\"[^\"]*\"")
+_NAME = re.compile(r"--[\w-]+|[\w./]*_[\w./:%=*]*|\w+=\"[^\"]*\"")
 
 
 def signatures() -> str:
