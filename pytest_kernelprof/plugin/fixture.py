@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import pytest
 from msgspec.structs import replace
 
+from pytest_kernelprof.analysis import metric_values
 from pytest_kernelprof.api import Profile, refuse_no_callable
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits import kinds
@@ -235,7 +236,7 @@ class KernelProfile:
         Raises:
             TraceError: as of ``Profile.load``.
         """
-        test = self._test
+        test, said = self._test, self._test.ledger.take_work()
         request = test.request("kernel_profile.load", loads=not test.settings.disable)
         with test.ledger.asking(request):
             loaded = Profile.load(path, process=process, step=step)
@@ -246,6 +247,10 @@ class KernelProfile:
             label = ", ".join(f"{k} {v}" for k, v in named.items() if v is not None)
             file = os.fsdecode(os.path.abspath(path))
             record = replace(loaded.record, label=label, trace=file)
+            if said:
+                work = metric_values.with_said(loaded._recording.work, said)
+                rates = metric_values.rate_metrics(work, record.metrics["gpu_busy"])
+                record = replace(record, metrics=record.metrics | rates)
             if test.keeps_timelines:
                 record = replace(record, timeline=loaded.timeline())
             if not len(test.ledger):

@@ -151,6 +151,25 @@ def test_beside(kernel_profile):
     )
 
 
+@pytest.mark.usefixtures("one_step")
+def test_work_that_is_said_is_that_of_the_trace(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.min_throughput("100 TFLOP/s")
+def test_reached(kernel_profile):  # 1.2 GFLOP in 12us
+    kernel_profile.work(flops=12 * 10**8)
+    kernel_profile.load("worker.json")
+@pytest.mark.min_throughput("101 TFLOP/s")
+def test_not_reached(kernel_profile):
+    kernel_profile.work(flops=12 * 10**8)
+    kernel_profile.load("worker.json")
+""",
+        device=None,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["E   min_throughput: 100* TFLOP/s < 101* TFLOP/s*"])
+
+
 def test_an_incomplete_trace_is_an_error_and_no_pass(run: Run, pytester: pytest.Pytester) -> None:
     recorded(pytester.path, {3: ["gemm", "gelu", "gemm"]}, lost=True)
     result = run(LIMITED, device=None)
