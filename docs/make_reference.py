@@ -33,8 +33,8 @@ def signatures() -> str:
     calls = {
         "kernel_profile": KernelProfile.__call__,
         **{
-            f"kernel_profile.{name}": getattr(KernelProfile, name)
-            for name in "run region load limit work ranks compare compare_all".split()
+            f"kernel_profile.{one}": getattr(KernelProfile, one)
+            for one in ["run", "region", "load", "limit", "work", "ranks", "compare", "compare_all"]
         },
         "comparison.min_speedup": Comparison.min_speedup,
         "comparison.not_slower": Comparison.not_slower,
