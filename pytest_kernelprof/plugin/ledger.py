@@ -49,6 +49,7 @@ _NO_TRACE = (
 
 
 _NOTHING_FOLLOWED = "nothing was measured after it; say it before kernel_profile(fn) or in a region"
+_TRACES_ALONE = "not judged: what {{tests}} measures beside loaded traces ({})"
 _SAID_TWICE = "kernel_profile.work: said twice before one measurement; say the work of a call once"
 
 
@@ -383,6 +384,8 @@ class Ledger:
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
+        if self._loads and new and self.left_out:
+            self.end_notes.append(_TRACES_ALONE.format(self.unmeasured.partition(":")[0]))
         unfinished = tuple(map(self._unfinished, tuple(self._requests)))
         self._requests.clear()
         return Records(

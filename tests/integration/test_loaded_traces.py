@@ -152,6 +152,22 @@ def test_beside(kernel_profile):
 
 
 @pytest.mark.usefixtures("one_step")
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "with kernel_profile.region(max_kernels=0): torch.ones(3)",
+        "kernel_profile(torch.ones, 3)",
+    ],
+)
+def test_limits_of_code_that_no_gpu_measures_are_told_beside_a_trace(run: Run, rest: str) -> None:
+    code = LIMITED.replace("max_kernels(2)", "max_kernels(3)")
+    result = run(f"{code}    {rest}\n{code.replace('_it', '_alone')}", device=None)
+    result.assert_outcomes(passed=2)
+    told = "not judged: what 1 test (*::test_it) measures beside loaded traces (no CUDA device)"
+    result.stdout.fnmatch_lines([f"kernelprof: {told}"])
+
+
+@pytest.mark.usefixtures("one_step")
 def test_work_that_is_said_is_that_of_the_trace(run: Run) -> None:
     result = run(
         """
