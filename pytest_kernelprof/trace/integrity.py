@@ -242,6 +242,7 @@ def _check_device(reading: Reading) -> Integrity:
         *_said(uncopied, trace.calls, "memcpy calls have no copy in the trace"),
         *replay_problems,
         *_check_recorded(trace),
+        *_check_steps(reading),
         *_check_duplicates(reading),
         *_check_durations(reading),
         *[_BUFFERS_FULL] * trace.recording.collection_stopped,
@@ -364,6 +365,26 @@ def names_no_kernels(trace: Trace) -> str:
     are."""
     words = "not available: the records of an MTIA device do not name its kernels"
     return words if trace.back_end == vocabulary.MTIA else ""
+
+
+def _check_steps(reading: Reading) -> list[str]:
+    """The device runs behind the host. So of a step that was chosen may be all that runs after its
+    begin without a recorded call, until its stream comes to what was launched after the step."""
+    acts, call = reading.trace.activities, reading.call_of_activity
+    unknown = (call == NO_ID) & ~reading.leaked
+    outside = np.append(reading.round_of_call == NO_ID, False)[call]
+    if reading.layout.annotated or not (unknown.any() and outside.any()):
+        return []
+    (step,) = reading.layout.rounds
+    later = outside & (reading.trace.calls.start[call] > step.end)
+    places = np.stack((acts.device, acts.context, acts.stream))
+    stream = np.unique(places, axis=1, return_inverse=True)[1].ravel()
+    until = np.full(len(acts), np.iinfo(np.int64).max)
+    np.minimum.at(until, stream[later], acts.start[later])
+    possible = (acts.start >= step.start) & (acts.start < until[stream])
+    unknown &= possible | (reading.round_of_activity != NO_ID)
+    words = "kernels, copies or memsets have no recorded call, so their step is not known"
+    return _said(unknown, acts, words)
 
 
 def _check_duplicates(reading: Reading) -> list[str]:

@@ -55,13 +55,31 @@ def test_what_was_launched_before_and_after_the_steps_is_in_none(tmp_path: Path)
     assert names(Profile.load(path, step=4)) == ["c"]
 
 
-def test_a_kernel_whose_call_is_not_recorded_belongs_to_the_step_in_which_it_ran(
+NO_CALL = (
+    "1 kernels, copies or memsets have no recorded call, so their step is not known (unknown x1)"
+)
+
+
+def test_a_kernel_whose_call_is_not_recorded_counts_where_it_ran_and_proves_nothing(
     tmp_path: Path,
 ) -> None:
     path = of_two_steps(tmp_path, kernel("unknown", 130, 77))
     assert names(Profile.load(path, step=3)) == ["a", "b"]
+    assert Profile.load(path, step=3).integrity.complete  # "c" ran before it, on the same stream
     assert names(Profile.load(path, step=4)) == ["c", "unknown"]
     assert Profile.load(path, step=4).launches is None
+    assert Profile.load(path, step=4).integrity.problems == (NO_CALL,)
+    whole = written(tmp_path, step(3, 0), launched("a", 10, 1), kernel("unknown", 130, 77))
+    assert Profile.load(whole).integrity.complete
+
+
+@pytest.mark.parametrize(("at", "stream"), [(105, 7), (130, 8)])
+def test_a_kernel_that_runs_late_without_a_call_may_be_of_an_earlier_step(
+    tmp_path: Path, at: float, stream: int
+) -> None:
+    path = of_two_steps(tmp_path, kernel("unknown", at, 77, stream=stream))
+    for number in (3, 4):
+        assert Profile.load(path, step=number).integrity.problems == (NO_CALL,)
 
 
 def test_a_launch_that_lost_its_kernel_makes_its_own_step_incomplete(tmp_path: Path) -> None:
