@@ -22,6 +22,7 @@ import pytest
 from _pytest.python import path_matches_patterns
 
 from pytest_kernelprof.errors import NotJudged
+from pytest_kernelprof.gpu.inventory import has_no_device
 from pytest_kernelprof.plugin.items import run_state, state_of
 
 if TYPE_CHECKING:
@@ -110,6 +111,13 @@ class BenchmarkScript(pytest.Module):
                     f"{self.path.name} ended with SystemExit({error.code!r}) while it was "
                     "imported; parse arguments and exit below: if __name__ == '__main__'"
                 ) from None
+            except (RuntimeError, AssertionError) as error:  # of torch and triton, about CUDA
+                settings = run_state(self.config).settings
+                is_open = settings.device == "auto" and not settings.require_gpu
+                if not (is_open and "torch" in sys.modules and has_no_device()):
+                    raise
+                why = f"no CUDA device, and {self.path.name} is not imported without: {error}"
+                raise pytest.skip.Exception(why, allow_module_level=True) from None
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield a test for each configuration of each benchmark function.

@@ -422,6 +422,23 @@ def test_without_a_device_benchmarks_are_collected_and_skipped(pytester: pytest.
     result.stdout.fnmatch_lines(["*6 not judged (no CUDA device)*"])
 
 
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("option", ["", "--kernelprof-require-gpu", "--kernelprof-device=cpu"])
+def test_a_file_that_needs_a_device_at_its_top_level_is_skipped_without_one(
+    pytester: pytest.Pytester, option: str
+) -> None:
+    """As all tutorials of Triton do."""
+    pytester.makepyfile(test_it="def test_it(): pass")
+    code = IMPORTS + "DEVICE = triton.runtime.driver.active.get_active_torch_device()"
+    result = run(pytester, code, *filter(None, [option]), device="auto")
+    if option:
+        result.assert_outcomes(errors=1)
+    else:
+        result.assert_outcomes(passed=1, skipped=1)
+        told = "no CUDA device, and bench_it.py is not imported without: 0 active drivers*"
+        result.stdout.fnmatch_lines([f"SKIPPED * {told}"])
+
+
 def test_a_run_that_measures_nothing_calls_once(pytester: pytest.Pytester) -> None:
     code = f"""{IMPORTS}
 import math
