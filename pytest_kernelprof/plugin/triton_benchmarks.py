@@ -86,6 +86,11 @@ class TritonBenchmarks:
 class BenchmarkTest(pytest.Function):
     """A configuration of a benchmark function."""
 
+    @functools.cached_property
+    def id(self) -> Any:
+        """What pytest 9.2 and later find it by again: parsed, as where they read it (``--lf``)."""
+        return type(self._id).parse(self.nodeid)
+
 
 class BenchmarkScript(pytest.Module):
     """A file of benchmarks: its functions with ``perf_report``; its tests only where they match

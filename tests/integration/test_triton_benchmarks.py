@@ -123,6 +123,14 @@ def test_tests_are_chosen_as_others_are(
     run(pytester, SOFTMAX, *chosen).assert_outcomes(passed=ran, deselected=5 * ("-k" in chosen))
 
 
+def test_those_that_failed_last_run_again_alone(pytester: pytest.Pytester) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(bench_it=f"{SOFTMAX}    assert M < 512\n".replace("return", "assert"))
+    for passed in (4, 0):
+        result = pytester.runpytest_inprocess("--lf", "--kernelprof-device=cpu")
+        result.assert_outcomes(passed=passed, failed=2)
+
+
 def test_workers_share_the_configurations(pytester: pytest.Pytester, python: str) -> None:
     result = run(pytester, SOFTMAX, *two_workers(python))
     result.assert_outcomes(passed=6)
