@@ -12,10 +12,10 @@ quadratic where layers repeat.
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from os.path import basename
 from typing import NamedTuple
 
 import numpy as np
@@ -284,12 +284,11 @@ class Pairing:
     def is_one(self, old: AnyKernel, new: AnyKernel) -> bool:
         """Whether lines count, and two kernels have one operator and line, as far as known. Of a
         file that each environment has for itself, the lines may have moved."""
+        if not self.by_line or not (old.source or old.operators):
+            return False
         (file, _, line), (other, _, at) = (one.source.rpartition(":") for one in (old, new))
-        is_there = file == other and line == at
-        if file != other:
-            is_there = os.path.basename(file) == os.path.basename(other)
-        is_known = bool(old.source or old.operators)
-        return self.by_line and is_known and is_there and old.operators[:1] == new.operators[:1]
+        is_there = line == at if file == other else basename(file) == basename(other)
+        return is_there and old.operators[:1] == new.operators[:1]
 
     def _likeness(self, old: AnyKernel, new: AnyKernel) -> int:
         return likeness(old, new) + _LIKE_ENOUGH * self.is_one(old, new)
