@@ -251,8 +251,9 @@ class Activities(Spans):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits(Spans):
-    """Synchronisation records of the device (category ``cuda_sync``)."""
+    """Synchronisation records of the device (category ``cuda_sync``); ``process`` as above."""
 
+    process: Ints
     correlation: Ints
 
 

@@ -442,7 +442,7 @@ def of_each_process(trace: Trace) -> list[Trace]:
     """One trace for each process that the device worked for, in the order of the file; the trace
     itself where there is one at most.
 
-    Waits, frames and links of autograd, which are no part of kernels, stay with each.
+    Frames and links of autograd, which are no part of kernels, stay with each.
     """
     owners = processes_of_activities(trace)
     processes = np.unique(owners)
@@ -450,12 +450,15 @@ def of_each_process(trace: Trace) -> list[Trace]:
         return [trace]
     operators = trace.process_of_thread[trace.operators.thread]
     calls = trace.process_of_thread[trace.calls.thread]
+    devices, waited_for = trace.activities.process, trace.waits.process
+    of_none = ~among(waited_for, devices)
     return [
         replace(
             trace,
             operators=_rows(trace.operators, operators == one),
             calls=_rows(trace.calls, calls == one),
             activities=_rows(trace.activities, owners == one),
+            waits=_rows(trace.waits, among(waited_for, devices[owners == one]) | of_none),
         )
         for one in processes.tolist()
     ]

@@ -383,6 +383,7 @@ class Builder:
             found = {one.name: spans[one.name][rows] for one in fields(table) if one.name in spans}
             if table is columns.Activities:
                 found |= {one: column[order] for one, column in activities.items()}
+            if table in (columns.Activities, columns.Waits):
                 found["process"] = process_of_thread[spans["thread"][rows]]
             tables[name] = table(**found)
         return tables

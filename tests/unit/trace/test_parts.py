@@ -148,6 +148,14 @@ def test_of_several_processes_one_has_to_be_chosen(tmp_path: Path) -> None:
     assert parts == [names(recorded("memory")), names(recorded("stack"))]
 
 
+def test_the_waits_of_another_process_do_not_count(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path, "syncs", "syncs")
+    for number in (0, 1):
+        profile = Profile.load(path, process=number)
+        assert profile.syncs == recorded("syncs").syncs
+        assert len(profile.waits) == profile.syncs
+
+
 def test_steps_inside_a_recording_of_ours_divide_nothing(tmp_path: Path) -> None:
     def with_steps(events: list[Event]) -> list[Event]:
         first = min(one["ts"] for one in events if one.get("cat") == "kernel")
