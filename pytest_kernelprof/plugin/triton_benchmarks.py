@@ -132,11 +132,11 @@ class BenchmarkScript(pytest.Module):
         """
         names = vars(self.obj)  # which loads the file, and Triton with it
         found: dict[int, tuple[str, Any]] = {}
-        mark = getattr(sys.modules.get(_TESTING), "Mark", ())
+        mark: Any = getattr(sys.modules.get(_TESTING), "Mark", ())
         for name, one in names.items():
             if isinstance(one, mark):
                 found.setdefault(id(one), (name, one))
-            elif any(isinstance(given, mark) for given in _arguments(one)):
+            elif isinstance(one, pytest.MarkDecorator) and mark in map(type, one.args):
                 raise self.CollectError(
                     f"{name}: got @pytest.mark.{one.name} above perf_report, which hides the "
                     "benchmark; write the marker below perf_report"
@@ -226,10 +226,6 @@ def _text(value: object, index: int) -> str:
     return text if len(text) <= _LONGEST and " at 0x" not in text else f"#{index}"
 
 
-def _arguments(value: object) -> tuple[object, ...]:
-    return value.args if isinstance(value, pytest.MarkDecorator) else ()
-
-
 def _is_of_tests(path: Path, config: pytest.Config) -> bool:
     return path_matches_patterns(path, config.getini("python_files"))
 
@@ -264,12 +260,8 @@ def _test_of(fn: Callable[..., object], path: Path, name: str, given: Any) -> Ca
                 f"triton.testing.do_bench nor do_bench_cudagraph for {name}"
             )
 
-    asked = (inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in _FIXTURES)
-    test.__signature__ = inspect.Signature(list(asked))  # type: ignore[attr-defined]
+    test.__signature__ = inspect.signature(test, follow_wrapped=False)  # type: ignore[attr-defined]
     return test
-
-
-_FIXTURES = ("kernel_profile", "request")
 
 
 class BenchCalls:
