@@ -198,7 +198,7 @@ _NOT_WATCHED = f"not available: code ran that was compiled before torch.compile 
 _MAY_RUN = f"not available: code that was left uncompiled earlier may have run ({{}}){_RESET}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Attempt:
     """To compile one frame. Tracing may begin anew, each time with another ``graph``."""
 

@@ -176,6 +176,26 @@ def test_a_frame_that_is_skipped_for_a_break_is_one(result: pytest.RunResult) ->
     result.stdout.fnmatch_lines(["E   max_graph_breaks: 1 > 0*", "*whole runs uncompiled*"])
 
 
+def test_what_is_compiled_while_another_frame_is_traced_has_its_own_breaks(run: Run) -> None:
+    result = run(
+        BROKEN
+        + """
+@torch._dynamo.assume_constant_result
+def factor():
+    compiled(lambda n: n)(3)  # has no graph
+    return 2
+
+@pytest.mark.max_graph_breaks(0)
+def test_whole(kernel_profile):
+    kernel_profile(compiled(lambda x: x * factor()), x)
+
+def test_of_no_limit():
+    compiled(lambda x: x * factor())(x)
+"""
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_counters_that_are_cleared_hide_nothing(run: Run) -> None:
     result = run(
         BROKEN
