@@ -98,9 +98,10 @@ def compilations() -> Compilations:
     watch_compilers()
     if not getattr(_of_dynamo("convert_frame", "input_codes"), "seen", True):
         _breaks_of_id.clear()  # torch._dynamo.reset() was called: no code is left of those
-    # Functions that Triton interprets are never compiled.
-    unknown = os.environ.get("TRITON_INTERPRET") == "1" or _seen.jit_compiled is None
-    compiled = None if unknown else tuple(_specialised)
+    # Functions that Triton interprets are never compiled. Versions without knobs take "1" alone.
+    runtime = getattr(sys.modules.get("triton.knobs"), "runtime", None)
+    interprets = getattr(runtime, "interpret", os.environ.get("TRITON_INTERPRET") == "1")
+    compiled = None if interprets or _seen.jit_compiled is None else tuple(_specialised)
     return replace(_seen, autotunes=autotuning.runs(), jit_compiled=compiled)
 
 

@@ -129,8 +129,14 @@ def test_a_triton_that_was_patched_unseen_is_unknown(monkeypatch: pytest.MonkeyP
     assert during(lambda: None) == ()
 
 
-def test_interpreted_functions_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+@pytest.mark.parametrize("value", ["1", "true", "ON"])
+def test_interpreted_functions_are_unknown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", value)
+    assert during(lambda: None) is None
+
+
+def test_functions_interpreted_by_a_knob_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     assert during(lambda: None) is None
 
 
