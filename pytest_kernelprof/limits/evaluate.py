@@ -272,14 +272,16 @@ def _less_allowed(
 ) -> tuple[Metric, Verdict]:
     """Return a count without what the limit leaves out, and the verdict that tells it.
 
-    Lines are known of one round. Those of others are the same only if all rounds count as much.
+    Lines are known of one round. Those of others are the same only if all rounds count as much, of
+    the same kernels.
     """
     if not metric.rounds or not (limit.allow or metric.allowed):
         return metric, asked
     way, events = limit.qualifier, getattr(profile, PARTS[limit.metric.partition("_")[0]])
     events = [one for one in events if not way or one.direction == way]
     both = tuple(zip(metric.rounds, metric.allowed_rounds, strict=True))
-    asked = asked if len(set(both)) == 1 else replace(asked, allow=())
+    agree = len(set(both)) == 1 and not profile.variants
+    asked = asked if agree else replace(asked, allow=())
     at_lines = (one for one in events if asked.leaves_out(one) and not one.allowed)
     less = sum(one.bytes if asked.unit == "bytes" else 1 for one in at_lines)
     rounds = tuple(count - allowed - less for count, allowed in both)

@@ -9,6 +9,8 @@ import pytest
 from built import annotation, call, copy, kernel, launched, marks_of, operator, profile_of, span
 from corpus import Event, edited, recorded
 from msgspec.structs import replace
+from records import kernel as kernel_at
+from records import profile
 
 from pytest_kernelprof.analysis.metric_values import extended, metric_of, with_allowed
 from pytest_kernelprof.api import Profile
@@ -241,4 +243,12 @@ def test_lines_are_those_of_all_rounds_only_if_these_agree(
     ).record
     lined = replace(taken, waits=tuple(replace(one, source="logger.py:3") for one in taken.waits))
     (verdict,) = evaluate(lined, [parse_limit("max_syncs", (0,), {"allow": "logger.py"})])
+    assert verdict.outcome == outcome
+
+
+@pytest.mark.parametrize(("other", "outcome"), [("logged", "passed"), ("mul", "failed")])
+def test_lines_are_not_those_of_rounds_with_other_kernels(other: str, outcome: str) -> None:
+    ran, odd = kernel_at("logged", source="logger.py:3"), kernel_at(other)
+    taken = profile([ran], variants=() if other == "logged" else ((odd,),))
+    (verdict,) = evaluate(taken, [parse_limit("max_kernels", (0,), {"allow": "logger.py"})])
     assert verdict.outcome == outcome
