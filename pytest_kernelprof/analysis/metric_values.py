@@ -258,6 +258,7 @@ def memory_metrics(recording: Recording, why: str = "", *, on_cpu: bool) -> dict
 
 
 _NO_WORK = "shapes were not recorded, or not all: say the work with kernel_profile.work(...)"
+_NO_PEAK = "the peak is not known, as shapes were not recorded: write a rate, not a share"
 _SAID_AS: dict[Rated, str] = {"throughput": "flops", "bandwidth": "bytes"}
 
 
@@ -266,7 +267,7 @@ def with_said(work: Mapping[Rated, Work], said: Mapping[Rated, int]) -> dict[Rat
     not known, neither is the precision in which it computes."""
     found = dict(work)
     for name, amount in said.items():
-        known = work.get(name, Work(why=_NO_WORK))
+        known = work.get(name, Work(why=_NO_PEAK))
         lost = ", ".join(known.unknown) if name == "throughput" else ""
         why = f"the peak for {lost} is not known: write TFLOP/s" if lost else known.why
         found[name] = Work(amount, peak=None if lost else known.peak, why=why)

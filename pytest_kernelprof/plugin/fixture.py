@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis import metric_values
+from pytest_kernelprof.analysis.metric_values import rate_metrics, with_said
 from pytest_kernelprof.api import Profile, refuse_no_callable
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits import kinds
@@ -247,9 +247,9 @@ class KernelProfile:
             label = ", ".join(f"{k} {v}" for k, v in named.items() if v is not None)
             file = os.fsdecode(os.path.abspath(path))
             record = replace(loaded.record, label=label, trace=file)
-            if said:
-                work = metric_values.with_said(loaded._recording.work, said)
-                rates = metric_values.rate_metrics(work, record.metrics["gpu_busy"])
+            if said and not record.on_cpu:
+                work = with_said(loaded._recording.work, said)
+                rates = rate_metrics(work, record.metrics["gpu_busy"])
                 record = replace(record, metrics=record.metrics | rates)
             if test.keeps_timelines:
                 record = replace(record, timeline=loaded.timeline())

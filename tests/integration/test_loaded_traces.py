@@ -89,6 +89,27 @@ def test_it(kernel_profile):
 
 
 @pytest.mark.usefixtures("one_step")
+@pytest.mark.parametrize(("flops", "broken"), [(12 * 10**6, 0), (11 * 10**6, 1)])
+def test_the_work_that_is_said_is_that_of_the_trace(run: Run, flops: int, broken: int) -> None:
+    result = run(
+        f"""
+@pytest.mark.min_throughput("1 TFLOP/s")
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    kernel_profile.work(flops={flops})
+    kernel_profile.load("worker.json")  # 12 us
+    assert kernel_profile.last.metrics["throughput"].rounds == ({flops} / 12e-6,)
+@pytest.mark.min_throughput("80%")
+def test_share(kernel_profile):
+    kernel_profile.work(flops={flops})
+    kernel_profile.load("worker.json")
+""",
+        device=None,
+    )
+    result.assert_outcomes(passed=1 - broken, failed=broken, skipped=1)
+
+
+@pytest.mark.usefixtures("one_step")
 def test_the_precedence_of_limits_is_that_of_measured_profiles(run: Run) -> None:
     result = run(
         """
