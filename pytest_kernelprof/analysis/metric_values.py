@@ -145,10 +145,10 @@ def device_metrics(
         "registers": _most_per_round(reading, kernels, acts.registers),
         "shared_memory": _most_per_round(reading, kernels, acts.shared_memory),
     }
-    of_calls = allowed_spans(reading, reading.trace.calls, "syncs")
+    of_calls = allowed_spans(reading, "syncs")
     less: dict[str, list[float]] = {
         "syncs": [sum(map(bool, of_calls[list(of_round)])) for of_round in waits],
-        **_copies(reading, copies & allowed(reading, "copies").astype(bool)),
+        **_copies(reading, copies & allowed(reading, "copies", np.arange(len(acts))).astype(bool)),
     }
     found = {name: metric_of(name, values) for name, values in rounds.items()}
     found |= {name: with_allowed(found[name], of) for name, of in less.items()}

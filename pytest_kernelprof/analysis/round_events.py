@@ -73,30 +73,32 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
             _names_of_calls(reading, reading.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
             repeat(""),
-            allowed(reading, "kernels")[rows],
+            allowed(reading, "kernels", rows),
         )
     )
 
 
-def allowed(reading: Reading, kind: str) -> NDArray[np.object_]:
-    """For each activity why it is allowed, else empty; on the CPU for each operator. The launch
-    decides."""
-    if reading.trace.device_kind == "cpu":
-        return allowed_spans(reading, reading.trace.operators, kind)
-    return allowed_spans(reading, reading.trace.calls, kind)[reading.call_of_activity]
+def allowed(reading: Reading, kind: str, rows: Ints) -> NDArray[np.object_]:
+    """For each of these activities why it is allowed, else empty; on the CPU for each of these
+    operators. The launch decides."""
+    launched = rows if reading.trace.device_kind == "cpu" else reading.call_of_activity[rows]
+    return allowed_spans(reading, kind)[launched]
 
 
-def allowed_spans(reading: Reading, spans: Calls | Operators, kind: str) -> NDArray[np.object_]:
-    """For each call or operator why it is allowed: the reason of the innermost block of ``allow``
-    for that kind in which it starts on its thread. One more at the end is that of ``NO_ID``."""
+def allowed_spans(reading: Reading, kind: str) -> NDArray[np.object_]:
+    """For each call, on the CPU each operator, why it is allowed: the reason of the innermost block
+    of ``allow`` for that kind in which it starts on its thread. One more at the end is that of
+    ``NO_ID``."""
+    if kind in reading.allowed:
+        return reading.allowed[kind]
     ops, prefix = reading.trace.operators, OwnNames(reading.trace.recording.nonce).allow
+    spans = ops if reading.trace.device_kind == "cpu" else reading.trace.calls
     rows = ops.annotations(prefix).nonzero()[0]  # the outer ones first
-    if not len(rows):  # a view of one
-        return np.broadcast_to(np.array("", np.object_), len(spans) + 1)
-    found = np.full(len(spans) + 1, "", np.object_)
+    found = np.broadcast_to(np.array("", np.object_), len(spans) + 1)
+    found = reading.allowed[kind] = found.copy() if len(rows) else found
     # A block that is left open, as one of a generator, proves nothing.
-    is_left = reading.layout.round_at(ops.end[rows]) == reading.round_of_operator[rows]
-    for row in rows[is_left].tolist():
+    is_closed = reading.layout.round_at(ops.end[rows]) == reading.round_of_operator[rows]
+    for row in rows[is_closed].tolist():
         kinds, reason = allowed_by(ops.name[row].removeprefix(prefix))
         first, last = np.searchsorted(spans.start, (ops.start[row], ops.end[row]))
         inside = (spans.thread[first:last] == ops.thread[row]) & (kind in kinds)
@@ -118,7 +120,7 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             chains(reading, operators_of_activities(reading, rows)),
             repeat(""),
-            allowed(reading, "copies")[rows],
+            allowed(reading, "copies", rows),
         )
     )
 
@@ -131,7 +133,7 @@ def directions(copies: Names) -> Names:
 def waits_of(reading: Reading, rows: Ints) -> tuple[profile.Wait, ...]:
     """The waits of these rows of the calls; ``NO_ID`` where the call is not recorded."""
     chained = chains(reading, operators_of_calls(reading, rows))
-    whys = allowed_spans(reading, reading.trace.calls, "syncs")[rows]
+    whys = allowed_spans(reading, "syncs")[rows]
     return tuple(map(profile.Wait, _names_of_calls(reading, rows), chained, repeat(""), whys))
 
 
@@ -288,7 +290,7 @@ def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel,
     ops = reading.trace.operators
     names, us = ops.name[rows].tolist(), ((ops.end[rows] - ops.start[rows]) / 1e3).tolist()
     launch = (_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0, "operator")
-    columns = (names, us, chains(reading, rows.tolist()), allowed(reading, "kernels")[rows])
+    columns = (names, us, chains(reading, rows.tolist()), allowed(reading, "kernels", rows))
     return tuple(
         profile.Kernel(name, duration, *launch, chain, allowed=why)
         for name, duration, chain, why in zip(*columns, strict=True)
@@ -310,7 +312,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
         # The profiler ends every recording with a wait: in our own sessions outside of the rounds.
         chosen[-1:] &= ~trace.calls.name[-1:].matching(vocabulary.CLOSING_CALL)
     seen: set[int] = set()
-    is_allowed = allowed_spans(reading, trace.calls, "syncs").astype(bool)
+    is_allowed = allowed_spans(reading, "syncs").astype(bool)
     for call in sorted(chosen.nonzero()[0].tolist(), key=is_allowed.__getitem__):
         operator = int(reading.users[reading.operator_of_call[call]])
         if operator != NO_ID and not trace.operators.annotation[operator]:

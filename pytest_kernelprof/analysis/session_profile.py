@@ -315,10 +315,9 @@ def _facts(
     trace, fullest = reading.trace, _fullest(profile.metrics["kernels"])
     table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
     of_kernels = [round_events.operators_of_kernels(reading, of_round) for of_round in rows]
-    is_allowed = round_events.allowed(reading, "kernels").astype(bool)
-    names = [2 * table.name.codes[of_round] + is_allowed[of_round] for of_round in rows]
-    less = [int(is_allowed[of_round].sum()) for of_round in rows]
-    kernels = metric_values.with_allowed(profile.metrics["kernels"], less)
+    less = [round_events.allowed(reading, "kernels", one).astype(bool) for one in rows]
+    names = [2 * table.name.codes[one] + of for one, of in zip(rows, less, strict=True)]
+    kernels = metric_values.with_allowed(profile.metrics["kernels"], [int(of.sum()) for of in less])
     others = round_events.different_rounds(reading, fullest, names, of_kernels)
     profile = structs.replace(
         profile,

@@ -17,6 +17,8 @@ from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from pytest_kernelprof.trace.columns import Bools, Frames, Ints, Names, Operators, Trace
 
 
@@ -346,6 +348,11 @@ class Reading:
     def kernels(self) -> list[Ints]:
         """Of each round its kernels, as rows of the activities in launch order."""
         return self.activities(KERNEL)
+
+    @functools.cached_property
+    def allowed(self) -> dict[str, NDArray[np.object_]]:
+        """By kind what ``allowed_spans`` has found: it is asked for every round."""
+        return {}
 
     def activities(self, kind: int) -> list[Ints]:
         """Of each round its activities of a kind, as rows of them in launch order."""

@@ -6,13 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built import annotation, call, copy, kernel, launched, marks_of, operator, profile_of, span
+from built import (
+    annotation,
+    call,
+    copy,
+    kernel,
+    launched,
+    marks_of,
+    operator,
+    profile_of,
+    reading_of_events,
+    span,
+)
 from corpus import Event, edited, recorded
 from msgspec.structs import replace
 from records import kernel as kernel_at
 from records import profile
 
 from pytest_kernelprof.analysis.metric_values import extended, metric_of, with_allowed
+from pytest_kernelprof.analysis.round_events import allowed_spans
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
@@ -252,3 +264,9 @@ def test_lines_are_not_those_of_rounds_with_other_kernels(other: str, outcome: s
     taken = profile([ran], variants=() if other == "logged" else ((odd,),))
     (verdict,) = evaluate(taken, [parse_limit("max_kernels", (0,), {"allow": "logger.py"})])
     assert verdict.outcome == outcome
+
+
+def test_what_is_allowed_is_looked_up_once_for_all_rounds(tmp_path: Path) -> None:
+    reading = reading_of_events(tmp_path, marks_of(0, 0, 100), launched("gemm", 10, 1))
+    assert allowed_spans(reading, "kernels") is allowed_spans(reading, "kernels")
+    assert allowed_spans(reading, "kernels") is not allowed_spans(reading, "copies")
