@@ -216,8 +216,8 @@ _last_try: dict[int, int] = {}
 
 
 def graph_breaks(regions: Iterable[str], before: Compilations) -> dict[str, Any]:
-    """The graph breaks of what ran: each break of a compiled frame once, and each frame that a
-    break left to run uncompiled; for the recording.
+    """The graph breaks of what ran: each line with its reason once, since a break inside a function
+    breaks its callers, too; and each frame that a break left uncompiled. For the recording.
 
     Args:
         regions: what the trace calls the compiled frames that ran.

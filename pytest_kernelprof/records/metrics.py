@@ -24,9 +24,9 @@ class MetricSpec(NamedTuple):
         kind: "exact" (a count), "timed" (judged with an interval), "rate" (likewise, but more is
             better: limits are floors) or "shown" (never a limit).
         unit: "count", "us", "bytes", "FLOP/s" (floating-point operations a second) or "B/s".
-        sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, the
-            what a "compiler" did, the kernels' "binaries", or the "work" that the operators' shapes
-            or the test tell.
+        sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, what a
+            "compiler" did, the kernels' "binaries", or the "work" that the operators' shapes or the
+            test tell.
         devices: "cuda" and "cpu", those on which it can be had.
         judged: whether a baseline is exceeded by more of it. Of memsets healthy traces miss some;
             times are judged by margins that are asked for. What Triton compiles or tunes depends

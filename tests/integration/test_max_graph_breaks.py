@@ -196,6 +196,19 @@ def test_of_no_limit():
     result.assert_outcomes(passed=2)
 
 
+def test_a_line_that_breaks_several_frames_is_one_break(run: Run) -> None:
+    result = run(
+        BROKEN
+        + """
+@pytest.mark.max_graph_breaks(1)
+def test_it(kernel_profile):
+    kernel_profile(compiled(lambda x: broken(x) + broken(x)), x)
+    assert kernel_profile.last.metrics["graph_breaks"].value == 1
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_counters_that_are_cleared_hide_nothing(run: Run) -> None:
     result = run(
         BROKEN
