@@ -122,9 +122,8 @@ class Autotuning:
         """
         with contextlib.ExitStack() as undoing:
             wrap = functools.partial(self._wrap, undoing)
-            for name in MODULES:
-                if name in sys.modules:
-                    wrap(sys.modules[name])
+            for module in loaded(MODULES):
+                wrap(module)
             finder = Importing(MODULES, wrap)
             sys.meta_path.insert(0, finder)
             try:
@@ -174,6 +173,14 @@ def benching_methods(module: ModuleType) -> Sequence[tuple[type, str]]:
         for name, method in vars(owner).items()
         if name.startswith("benchmark") and inspect.isfunction(method)
     ]
+
+
+def loaded(known: Collection[str]) -> Iterator[ModuleType]:
+    """Those that are imported. What tests put in the place of a module has no such spec."""
+    for name in known:
+        module = sys.modules.get(name)
+        if module is not None and getattr(getattr(module, "__spec__", None), "name", "") == name:
+            yield module
 
 
 # What is listened to once for all.

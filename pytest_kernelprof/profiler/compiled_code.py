@@ -109,11 +109,10 @@ def watch_compilers() -> None:
     """Watch those compilers that are loaded, and others from when they are; load none."""
     if _importing not in sys.meta_path:
         sys.meta_path.insert(0, _importing)
-    for name, watch in _WATCHED.items():
-        module = sys.modules.get(name)
+    for module in autotuning.loaded(_WATCHED):
         # One that another thread imports is told at its end.
-        if module is not None and not getattr(module.__spec__, "_initializing", False):
-            _seen.unwatched += watch(module)
+        if not getattr(module.__spec__, "_initializing", False):
+            _seen.unwatched += _WATCHED[module.__name__](module)
 
 
 # Attempts are made under the compiler's own lock, so plain numbers do.

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pytest_kernelprof.errors import first_line
+from pytest_kernelprof.profiler.autotuning import loaded
 from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.records.recording import KernelSpills
 from pytest_kernelprof.system import TEMPORARY_FOLDER, now_s
@@ -72,11 +73,12 @@ def _compiled() -> Iterator[Any]:
     binaries alone, in classes of its own."""
     inductor, begins = "torch._inductor.runtime.static_", "StaticallyLaunched"
     places = {f"{inductor}{one}_launcher": begins for one in ("cuda", "triton")}
+    places["triton.compiler.compiler"] = "CompiledKernel"
     kinds = {
         id(kind)
-        for module, name in {"triton.compiler.compiler": "CompiledKernel", **places}.items()
-        for kind in [*vars(sys.modules.get(module, object)).values()]
-        if isinstance(kind, type) and kind.__name__.startswith(name)
+        for module in loaded(places)
+        for kind in [*vars(module).values()]
+        if isinstance(kind, type) and kind.__name__.startswith(places[module.__name__])
     }
     yield from (one for one in _objects() if id(type(one)) in kinds) if kinds else ()
 

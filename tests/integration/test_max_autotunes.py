@@ -112,3 +112,30 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["E   max_autotunes: not available: an autotuner cannot be *"])
+
+
+STOOD_IN = """
+import sys, types
+from unittest.mock import MagicMock
+for name in "triton", "triton.runtime", "triton.runtime.jit", "triton.runtime.autotuner":
+    sys.modules[name] = {value}
+import pytest, torch
+
+@pytest.mark.max_autotunes(0)
+def test_call(kernel_profile):
+    kernel_profile(torch.ones, 8)
+
+@pytest.mark.max_kernels(1)
+def test_block(kernel_profile):
+    with kernel_profile.region():
+        torch.ones(8)
+"""
+
+
+@pytest.mark.parametrize(
+    "value", ["MagicMock()", "types.SimpleNamespace()", "types.ModuleType('other')", "None"]
+)
+def test_what_stands_for_triton_is_not_watched(pytester: pytest.Pytester, value: str) -> None:
+    pytester.makepyfile(test_it=STOOD_IN.format(value=value))
+    result = pytester.runpytest_subprocess("--kernelprof-device=cpu")
+    result.assert_outcomes(passed=2)

@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -109,6 +110,7 @@ def another(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
     def put(**names: Any) -> ModuleType:
         monkeypatch.setattr(watched, "_seen", Compilations())
         module = ModuleType("torch._dynamo.convert_frame")
+        module.__spec__ = ModuleSpec(module.__name__, None)
         vars(module).update(names)
         monkeypatch.setitem(sys.modules, "torch._dynamo.convert_frame", module)
         monkeypatch.setitem(sys.modules, "torch._dynamo.callback", SimpleNamespace())

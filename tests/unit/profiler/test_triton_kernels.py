@@ -9,10 +9,12 @@ import gc
 import importlib.util
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from records import kernel
@@ -210,4 +212,13 @@ def test_of_triton_that_was_replaced_nothing_is_known(
 ) -> None:
     made = compiled(source.adding)
     monkeypatch.setattr(triton.compiler.compiler, "CompiledKernel", SimpleNamespace)
+    assert spills(launch(made)) == [NOT_FOUND]
+
+
+@pytest.mark.parametrize("other", [None, MagicMock(), SimpleNamespace(CompiledKernel=1)])
+def test_what_stands_for_its_module_is_not_looked_into(
+    source: Any, monkeypatch: pytest.MonkeyPatch, other: object
+) -> None:
+    made = compiled(source.adding)
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", other)
     assert spills(launch(made)) == [NOT_FOUND]
