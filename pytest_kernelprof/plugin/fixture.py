@@ -206,11 +206,20 @@ class KernelProfile:
         test = self._test
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured, own.values())
-            return contextlib.nullcontext(Region(self._no_profile))
+            return self._ending(contextlib.nullcontext(Region(self._no_profile)))
         remedy = "enter it in a with statement, and catch expected exceptions inside it"
         request = test.request(f"region {name!r}", remedy=remedy, own=own, group=group)
         test.ledger.ask(request)
-        return self._region(name, request)
+        return self._ending(self._region(name, request))
+
+    @contextlib.contextmanager
+    def _ending(self, block: contextlib.AbstractContextManager[Region]) -> Iterator[Region]:
+        """The block, which leaves no work that was said of it, whether or not it was measured."""
+        try:
+            with block as region:
+                yield region
+        finally:
+            self._test.ledger.take_work()
 
     @contextlib.contextmanager
     def _region(self, name: str, request: outcome.Request) -> Iterator[Region]:

@@ -91,3 +91,26 @@ def test_on_the_cpu_a_test_with_nothing_else_skips(run: Run) -> None:
     )
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED *: not applicable on the CPU: min_bandwidth (see *"])
+
+
+REGIONS = """
+@pytest.mark.max_kernels(3)
+@pytest.mark.parametrize("ends", ["ends", "raises"])
+def test_it(kernel_profile, ends):
+    for n in 1, 2:
+        kernel_profile.work(flops=n)
+        try:
+            with kernel_profile.region():
+                kernel_profile.work(bytes=n)
+                three()
+                assert ends == "ends"
+        except AssertionError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("disabled", [False, True], ids=["measured", "disabled"])
+def test_the_work_of_a_region_ends_with_it(run: Run, disabled: bool) -> None:
+    result = run(REGIONS, *["--kernelprof-disable"] * disabled)
+    result.assert_outcomes(passed=1 + disabled, errors=1 - disabled)
+    assert "said twice" not in result.stdout.str()
