@@ -157,8 +157,7 @@ def device_metrics(
         found["memsets"] = absent("memsets", why)
     launched = acts.registers.codes[kernels & (reading.round_of_activity != NO_ID)]
     if not np.array(acts.registers.values, np.int64)[launched].all():
-        for name in ("registers", "shared_memory"):
-            found[name] = absent(name, _NO_LAUNCHES)
+        found |= {name: absent(name, _NO_LAUNCHES) for name in ("registers", "shared_memory")}
     return found
 
 

@@ -396,10 +396,8 @@ def _not_all_known(limit: Limit, metric: Metric, kernels: Sequence[Kernel]) -> s
         ran = f"no kernel matches {limit.qualifier!r}" if limit.patterns else "no kernel ran"
         return f"{ran}, so there is none to judge"
     unknown = [one for one in kernels if one.need(limit.metric) is None]
-    whys = (one.spills if limit.metric == "spills" else None for one in unknown)
-    told = dict.fromkeys(
-        f"{one.short_name} ({why or metric.why})" for one, why in zip(unknown, whys, strict=True)
-    )
+    spills = limit.metric == "spills"
+    told = dict.fromkeys(f"{k.short_name} ({(spills and k.spills) or metric.why})" for k in unknown)
     named = "; ".join([*told][:_MOST_NAMED]) + "; ..." * (len(told) > _MOST_NAMED)
     of = f"{limit.metric} not known of {len(unknown)} of {len(kernels)} kernels: {named}"
     others = "; judge the others alone, with match=" if len(unknown) < len(kernels) else ""

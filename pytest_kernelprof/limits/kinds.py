@@ -262,8 +262,7 @@ def _how_many(parameter: str, given: int) -> str:
 def max_kernels(n: Any, *, match: Any = None, allow: Any = ()) -> Limit:
     """At most this many kernels a call; match="copy" counts only those whose name or operator
     matches this regular expression (case ignored)."""
-    found = _matched("max_kernels", "kernels", _whole(n), match)
-    return found._replace(allow=_places(allow))
+    return _matched("max_kernels", "kernels", _whole(n), match, allow)
 
 
 def max_launches(n: Any) -> Limit:
@@ -464,10 +463,10 @@ def _directed(metric: str, direction: str) -> str:
     return f"{metric}_{direction}" if direction else metric
 
 
-def _matched(name: str, metric: str, bound: float, match: Any) -> Limit:
+def _matched(name: str, metric: str, bound: float, match: Any, allow: Any = ()) -> Limit:
     """A limit on all kernels, or on those that match a pattern."""
     patterns = () if match is None else (_pattern(match),)
-    return Limit(name, "".join(patterns), metric, bound, patterns=patterns)
+    return Limit(name, "".join(patterns), metric, bound, False, patterns, _places(allow))
 
 
 def _pattern(value: Any) -> str:
