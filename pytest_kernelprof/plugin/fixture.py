@@ -301,8 +301,8 @@ class KernelProfile:
             self._test.ledger.set_limit(limit)
 
     def work(self, *, flops: Any = None, bytes: Any = None) -> None:
-        """Say the work of the next call, or of the region around this line, for ``min_throughput``
-        and ``min_bandwidth``. It counts instead of what operators' shapes tell, once.
+        """Say the work of the next call or loaded trace, or of the region around this line, for
+        ``min_throughput`` and ``min_bandwidth``. It counts instead of what shapes tell, once.
 
         Args:
             flops: floating-point operations of one call; of a matrix product ``2 * m * n * k``.
