@@ -80,7 +80,10 @@ class Compilations:
 
     def noted(self) -> dict[str, Any]:
         """What a recording keeps of them."""
-        return {one.name: getattr(self, one.name) for one in fields(self)[:6]}
+        return {name: getattr(self, name) for name in _NOTED}
+
+
+_NOTED = ("recompiles", "refused", "may_refuse", "jit_compiled", "autotunes", "reused")
 
 
 def _later(now: Any, then: Any) -> Any:
