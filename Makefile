@@ -12,13 +12,13 @@
 #   PYTEST=8.4.2        another pytest than the pinned one, in an environment of its own
 #   ARGS="-k graph"     more arguments for pytest
 #   CELLS="torch-2.15"  of `make matrix` these alone
-#   WORKERS=4           pytest-xdist workers of `make test` (4); 0 is one process without any
+#   WORKERS=3           pytest-xdist workers of `make test` (3); 0 is one process without any
 
 PYTHON ?= python3
 VENV ?= .venv$(if $(PYTEST),-pytest-$(subst *,x,$(PYTEST)))
 ARGS ?=
-# Two more than the smallest machine has cores: tests that start processes wait for them.
-WORKERS ?= 4
+# One more than the smallest machine has cores: tests that start processes wait for them.
+WORKERS ?= 3
 
 ifeq ($(origin PY),undefined)
 PY := $(VENV)/bin/python
