@@ -160,7 +160,7 @@ def _begin_rank(config: pytest.Config) -> None:
     if place is None:
         return
     state = run_state(config)
-    if state.settings.revision is not None:
+    if state.settings.in_turn:
         raise pytest.UsageError(
             "--kernelprof-against: code on several ranks cannot be compared in turn; run "
             "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
@@ -195,7 +195,7 @@ def _begin_features(config: pytest.Config) -> None:
 
         baseline_of = run_baseline.begin(config, settings, state.collector, state.comparisons)
         state.baseline_of = None if state.quiet else baseline_of  # rank 0 compares
-    if settings.revision is not None:
+    if settings.in_turn:
         from pytest_kernelprof.plugin import against_revision
 
         against_revision.begin(config)
@@ -381,7 +381,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
         ledger=Ledger(
             state.marks,
             asked=asked,
-            lines=settings.revision is not None,
+            lines=settings.in_turn,
             snapshot=state.find_snapshot(target, asked=asked),
             baseline=run.baseline_of(item.nodeid) if run.baseline_of is not None else None,
         ),

@@ -124,7 +124,7 @@ class MeasuredTest(NamedTuple):
         """
         call, group, limit_s = request.what, request.group, self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
-            if agreement.rank is not None and self.settings.revision is not None:
+            if agreement.rank is not None and self.settings.in_turn:
                 raise errors.IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
@@ -138,7 +138,7 @@ class MeasuredTest(NamedTuple):
         """
         limits = (*self.ledger.limits, *own)
         spills, work = (any(of in one.sources for one in limits) for of in ("binaries", "work"))
-        against = self.settings.revision is not None  # which compares all that is exact
+        against = self.settings.in_turn  # which compares all that is exact
         if self.everything or not (limits or against):
             return policy.EVERYTHING._replace(spills=spills, work=work)
         return policy.Needs(

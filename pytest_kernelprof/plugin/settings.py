@@ -336,6 +336,11 @@ class Settings:
         return cls({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
 
     @property
+    def in_turn(self) -> bool:
+        """Whether tests run in turn with a revision, or with another environment alone."""
+        return self.revision is not None
+
+    @property
     def compares(self) -> bool:
         """Whether a run has a baseline beside its snapshots."""
         return bool(self.against or self.against_python)
