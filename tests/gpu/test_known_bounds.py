@@ -122,7 +122,6 @@ def test_no_rate_lies_far_above_a_peak() -> None:
     assert all((rate.of_memory or 0) < 1.05 for rate in found if rate.amount.bytes > 2e8)
 
 
-@pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
 def test_gaps_of_tiny_kernels_are_waits_for_the_host() -> None:
     x = torch.zeros(1, device="cuda")
     _, measurement = measure(lambda: [x.add_(1) for _ in range(50)], Plan("cuda", rounds=3))
