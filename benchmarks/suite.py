@@ -1,8 +1,9 @@
 """A public suite bare and with --kernelprof-all: are all outcomes the same, and the counts true?
 
-The suite runs three times in processes of its own: bare, looked at, and, of some tests with kernels
-spread over the suite, by hand with plain torch.profiler, whose events of category "kernel" are
-counted. Tests that fail only under one of them are named. What comes after `--` goes to pytest.
+The suite runs in processes of its own: bare, looked at, and by hand, with a plain torch.profiler
+around each test, whose trace is exported and its events of category "kernel" counted. Tests that
+fail only under one of the first two are named. The kernels of some tests, spread over the suite,
+are compared with those by hand, in runs of these tests alone. What follows `--` goes to pytest.
 
     python benchmarks/suite.py path/to/Liger-Kernel/test -- -k rms_norm -x
 
@@ -29,6 +30,7 @@ from harness import device_and_place, device_kind, met, table
 Found = dict[str, dict[str, Any]]
 
 HERE = Path(__file__).parent
+BY_HAND = "KERNELPROF_SUITE_PROFILER"
 
 
 @dataclass(frozen=True)
@@ -99,24 +101,28 @@ def main() -> None:
         return
     kind = device_kind(options.device)
     look = ["--kernelprof-all", f"--kernelprof-device={kind}", "--kernelprof-report"]
-    bares, looked_at = [], []
+    bares, looked_at, by_hand = [], [], []
     for _ in range(options.runs):
         bares.append(run(options.suite, ["-p", "no:kernelprof", *more]))
         looked_at.append(run(options.suite, [*look, *more]))
-    bare, ours = (min(several, key=lambda one: one.seconds) for several in (bares, looked_at))
+        by_hand.append(run(options.suite, ["-p", "no:kernelprof", *more], **{BY_HAND: "1"}))
+    bare, ours, hand = runs = [
+        min(several, key=lambda one: one.seconds) for several in (bares, looked_at, by_hand)
+    ]
     print(f"{options.suite.resolve().name}: {len(bare.tests)} tests, bare and looked at ({kind})")
     print(device_and_place(kind, "triton", "pytest", "pytest-kernelprof"), "\n")
     lines = differing(bare.tests, ours.tests)
     numbers = sum(one["kernels"] is not None for one in ours.tests.values())
+    more_ms = [(one.seconds - bare.seconds) / len(bare.tests) * 1e3 for one in (ours, hand)]
     rows = [
-        ["exit status", str(bare.status), str(ours.status)],
-        ["seconds, the quickest run", f"{bare.seconds:.1f}", f"{ours.seconds:.1f}"],
-        ["times as long", "", f"{ours.seconds / bare.seconds:.2f}"],
-        ["median ms of a call", f"{median_ms(bare.tests):.1f}", f"{median_ms(ours.tests):.1f}"],
-        ["more ms a test", "", f"{(ours.seconds - bare.seconds) / len(bare.tests) * 1e3:.1f}"],
-        ["tests with a number", "-", str(numbers)],
+        ["exit status", *(str(one.status) for one in runs)],
+        ["seconds, the quickest run", *(f"{one.seconds:.1f}" for one in runs)],
+        ["times as long", "", *(f"{one.seconds / bare.seconds:.2f}" for one in (ours, hand))],
+        ["median ms of a call", *(f"{median_ms(one.tests):.1f}" for one in runs)],
+        ["more ms a test", "", *(f"{ms:.1f}" for ms in more_ms)],
+        ["tests with a number", "-", str(numbers), "-"],
     ]
-    print(table(["run", "bare", "looked at"], rows), "\n")
+    print(table(["run", "bare", "looked at", "torch.profiler by hand"], rows), "\n")
     print(*lines, sep="\n")
     print(f"other outcomes: {len(lines)}; target: none: {met(not lines)}")
     if kind == "cuda":
@@ -156,7 +162,7 @@ def compare_counts(root: Path, tests: list[str], wanted: int, look: list[str]) -
     if not tests:
         print("no test has kernels to count")
         return
-    by_hand = run(root, ["-p", "no:kernelprof", *tests], KERNELPROF_SUITE_PROFILER="1")
+    by_hand = run(root, ["-p", "no:kernelprof", *tests], **{BY_HAND: "1"})
     ours = run(root, [*look, *tests])
     tuning = [test for test in tests if ours.tests.get(test, {}).get("why")]
     compared = [test for test in tests if test not in tuning][:wanted]
