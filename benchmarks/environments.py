@@ -97,7 +97,7 @@ def main() -> None:
     rows.append(["the same: undecided", str(undecided), f"{most}", met(undecided <= most)])
     planted, others = slower[1::2], slower[::2]
     named = [
-        one.kernels.of("slower")
+        one.kernels.of("slower", "reconfigured")  # more rows are more blocks
         for one in planted
         if one.change == "worse" and one.kernels is not None
     ]
