@@ -19,9 +19,9 @@ from itertools import groupby, repeat
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from pytest_kernelprof.comparison.comparability import differences, made_with
+from pytest_kernelprof.comparison.comparability import differences, forbidding, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_pairing import STEP
 from pytest_kernelprof.errors import SnapshotError
@@ -37,6 +37,7 @@ from pytest_kernelprof.records.comparison import (
     KernelSide,
     MetricDelta,
     ProfileComparison,
+    Resources,
 )
 from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.metrics import METRICS
@@ -60,8 +61,8 @@ _TIMES = re.compile(r" x(\d{1,9})\Z")
 
 def kept_of(profile: Profile) -> KeptProfile:
     """What is kept of a profile."""
-    lines = _lines(profile.kernels)
-    ordered = not profile.variants
+    sides = _sides(profile.kernels)
+    lines, ordered = [side.line for side in sides], not profile.variants
     kind = profile.environment.kind
     counts = {name: _count(profile, name) for name in KEPT_COUNTS if kind in _DEVICES[name]}
     return KeptProfile(
@@ -69,6 +70,7 @@ def kept_of(profile: Profile) -> KeptProfile:
         label=codec.text(profile.label),
         ordered=ordered,
         counts={name: count for name, count in counts.items() if count != 0},
+        resources=_resources(sides, profile.kernels),
     )
 
 
@@ -104,12 +106,17 @@ def _why_not_kept(profile: Profile) -> str:
 
 def compare(kept: KeptProfile, made: Mapping[str, str], profile: Profile) -> ProfileComparison:
     """How a profile compares with what is kept: more of a count is worse; fewer, or other kernels,
-    have changed.
+    have changed, and so have those that need more or fewer resources on the same device and
+    software.
 
     Args:
         made: what the entry was made with.
     """
     before, after = sides_of(kept), _sides(profile.kernels)
+    others = differences(made, profile.environment)
+    if kept.resources and not forbidding(others, METRICS["registers"]):
+        now_needed = _resources(after, profile.kernels)
+        before, after = _with(kept.resources, before), _with(now_needed, after)
     kernels = diff_sides(before, after, ordered=kept.ordered and not profile.variants)
     kernels = replace(kernels, what="operators" if profile.on_cpu else "kernels")
     judged = [name for name, kinds in _DEVICES.items() if profile.environment.kind in kinds]
@@ -124,7 +131,7 @@ def compare(kept: KeptProfile, made: Mapping[str, str], profile: Profile) -> Pro
         change="worse" if any(one.change == "worse" for one in metrics) else change,
         kernels=kernels,
         metrics=metrics,
-        differences=tuple(one.words for one in differences(made, profile.environment)),
+        differences=tuple(one.words for one in others),
         lost=tuple(name for name in judged if had[name] is not None and now[name] is None),
         incomplete=profile.integrity.problems,
     )
@@ -175,6 +182,29 @@ def _sides(kernels: Sequence[Kernel]) -> list[KernelSide]:
 
 def _lines(kernels: Sequence[Kernel]) -> list[str]:
     return [side.line for side in _sides(kernels)]
+
+
+def _resources(sides: Sequence[KernelSide], kernels: Sequence[Kernel]) -> dict[str, Resources]:
+    """By line what kernels need, at most; nothing where that is not known of all of them."""
+    found: defaultdict[str, set[tuple[int, int, int | str | None]]] = defaultdict(set)
+    for side, kernel in zip(sides, kernels, strict=True):
+        found[side.line].add((kernel.registers, kernel.shared_memory, kernel.spills))
+    needs = {line: tuple(zip(*needed, strict=True)) for line, needed in found.items()}
+    return {
+        line: Resources(
+            max(registers),
+            max(shared),
+            max(spills) if all(type(n) is int for n in spills) else None,
+        )
+        for line, (registers, shared, spills) in needs.items()
+        if all(registers)
+    }
+
+
+def _with(resources: Mapping[str, Resources], sides: Iterable[KernelSide]) -> list[KernelSide]:
+    """The kernels with what those of their line need."""
+    known = {line: asdict(one) for line, one in resources.items()}
+    return [replace(side, **known.get(side.line, {})) for side in sides]
 
 
 @lru_cache(maxsize=256)

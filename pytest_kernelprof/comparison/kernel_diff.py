@@ -26,7 +26,9 @@ from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, Kerne
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.comparison.kernel_pairing import AnyKernel, Numbered
+    from numpy.typing import NDArray
+
+    from pytest_kernelprof.comparison.kernel_pairing import AnyKernel, Numbered, Numbers
     from pytest_kernelprof.records.comparison import KernelChangeKind
     from pytest_kernelprof.records.profile import KernelGroup, Profile
 
@@ -88,11 +90,18 @@ def diff_sides(
     baseline: Sequence[KernelSide], current: Sequence[KernelSide], *, ordered: bool
 ) -> KernelDiff:
     """The same of two lists of kernels whose names are comparable as they are; those that have
-    moved are told, too."""
+    moved are told, too, and those that need other resources, where both sides have them."""
     keys = Keys(comparable=str)
     sides = Sides(keys.of(baseline), keys.of(current), keys)
     found = _diff(sides, ordered)
-    changes = (*found.changes, *sides.elsewhere("moved", sides.moved() if ordered else []))
+    rows, others = np.array(sides.same_old, np.int64), np.array(sides.same_new, np.int64)
+    other = _is_reconfigured(sides.old, sides.new, rows, others)
+    needs = list(zip(rows[other].tolist(), others[other].tolist(), strict=True))
+    changes = (
+        *found.changes,
+        *sides.elsewhere("reconfigured", needs),
+        *sides.elsewhere("moved", sides.moved() if ordered else []),
+    )
     left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
     return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
 
@@ -508,9 +517,9 @@ def _retimed(
         return []
     at_old, at_new = np.array(rows), np.array(others)
     before, after = old.launches[at_old], new.launches[at_new]
-    spilled = np.abs(old.spills[at_old] - new.spills[at_new]) > 0
+    other = _is_reconfigured(old, new, at_old, at_new)
     many = 1 + int(max(old.launches.max(), new.launches.max()))
-    codes = ((old.keys[at_old] * many + before) * many + after) * 2 + spilled
+    codes = ((old.keys[at_old] * many + before) * many + after) * 2 + other
     _, first, groups, counts = np.unique(
         codes, return_index=True, return_inverse=True, return_counts=True
     )
@@ -519,7 +528,7 @@ def _retimed(
         counts,
         np.bincount(groups, old.us[at_old]),
         np.bincount(groups, new.us[at_new]),
-        ((before != after) & (before > 0) & (after > 0) | spilled)[first],
+        other[first],
     )
     found = []
     for one, times, earlier, later, another in zip(*(c.tolist() for c in columns), strict=True):
@@ -528,6 +537,16 @@ def _retimed(
             change = KernelChange(kind, side_of(a, earlier), side_of(b, later), times)
             found.append((abs(later - earlier), change))
     return [change for _, change in sorted(found, key=lambda one: -one[0])]
+
+
+def _is_reconfigured(
+    old: Numbered, new: Numbered, rows: Numbers, others: Numbers
+) -> NDArray[np.bool_]:
+    """Whether kernels are launched otherwise, or spill otherwise, where both sides tell."""
+    before, after = old.launches[rows], new.launches[others]
+    spilled = np.abs(old.spills[rows] - new.spills[others]) > 0
+    other: NDArray[np.bool_] = (before != after) & (before > 0) & (after > 0) | spilled
+    return other
 
 
 def _kind(

@@ -99,7 +99,7 @@ class SnapshotJudge:
                 self._whys[one.why] = None
             found = one.comparison.kernels if one.comparison is not None else None
             if found is not None and one.outcome != "failed":
-                told = found.of(*comparison.ADDED_OR_REMOVED, "operator")
+                told = found.of(*comparison.ADDED_OR_REMOVED, "operator", "reconfigured")
                 self._changes = (*self._changes, *told)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
         if self._collects:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -489,6 +489,17 @@ KEPT_COUNTS = (
 some; not memory, which depends on what ran before; not compilations, which are cold code."""
 
 
+_Need = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+
+
+class Resources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a kernel needs, as of ``Kernel``. It is no limit: another value is "reconfigured"."""
+
+    registers: _Need
+    shared_memory: _Need = 0
+    spills: _Need | None = None
+
+
 class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What one profile of a test launches. A misspelt field would allow nothing: it is refused.
 
@@ -499,6 +510,8 @@ class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         ordered: whether the order says anything; else it is that of the alphabet.
         counts: exact metrics by name, those of ``KEPT_COUNTS`` that are not zero; None where it
             is not available.
+        resources: what kernels need, by their line without its number; of several alike the most.
+            Only where that is known of all of them, so never on the CPU.
         rank: whose it is, where a rank launches something else than the first one; those that
             launch the same have none.
     """
@@ -507,6 +520,7 @@ class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     label: str = ""
     ordered: bool = True
     counts: dict[str, int | None] = {}
+    resources: dict[str, Resources] = {}
     rank: int | None = None
 
 

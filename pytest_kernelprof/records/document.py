@@ -214,7 +214,8 @@ class ProfileRow(records.ProfileFacts, frozen=True, kw_only=True, omit_defaults=
         environment: where it ran: a place in ``environments``.
         metrics: values by the metric's name, of those that ``Document.metrics`` tells of.
         second_look: the host's times by a second, separate measurement.
-        kernels: of one call in launch order; up to 2,000.
+        kernels: of one call in launch order; up to 2,000. spills: where a ``max_spills``
+            limit asked, positions from 0 and what each thread spills, of those that are known.
         more_kernels: the others, by name.
         variants: other sequences of kernels among the rounds, the first 2,000 of each.
         copies, waits: of one call, in order; up to 2,000 of each.
@@ -228,6 +229,7 @@ class ProfileRow(records.ProfileFacts, frozen=True, kw_only=True, omit_defaults=
     metrics: dict[str, records.MetricValues]
     second_look: dict[str, records.MetricValues] = msgspec.field(default_factory=dict)
     kernels: tuple[KernelRow, ...] = ()
+    spills: tuple[tuple[int, int], ...] = ()
     more_kernels: tuple[GroupRow, ...] = ()
     variants: tuple[tuple[KernelRow, ...], ...] = ()
     copies: tuple[records.Copy, ...] = ()
@@ -394,12 +396,14 @@ class _Packer:
         return TestRow(profiles=profiles, **_same(test, _TEST))
 
     def _profile(self, profile: records.Profile) -> ProfileRow:
+        kernels = profile.kernels
         return ProfileRow(
             **_same(profile, _PROFILE),
             environment=self._environment(profile.environment),
             metrics=self._values(profile.metrics),
             second_look=self._values(profile.second_look),
-            kernels=tuple(map(self._kernel, profile.kernels)),
+            kernels=tuple(map(self._kernel, kernels)),
+            spills=tuple((i, k.spills) for i, k in enumerate(kernels) if type(k.spills) is int),
             more_kernels=tuple(
                 GroupRow(self._name(one.name), one.count, one.duration_us)
                 for one in profile.more_kernels
@@ -456,12 +460,13 @@ class _Unpacker:
         return Test(profiles=profiles, **_same(row, _TEST))
 
     def _profile(self, row: ProfileRow) -> records.Profile:
+        spills = dict(row.spills)
         return records.Profile(
             **_same(row, _PROFILE),
             environment=_at(self._document.environments, row.environment, "environments"),
             metrics=self._metrics(row.metrics),
             second_look=self._metrics(row.second_look),
-            kernels=tuple(map(self._kernel, row.kernels)),
+            kernels=tuple(self._kernel(one, spills.get(i)) for i, one in enumerate(row.kernels)),
             more_kernels=tuple(
                 records.KernelGroup(self._name(one.name), one.count, one.duration_us)
                 for one in row.more_kernels
@@ -505,11 +510,11 @@ class _Unpacker:
             for name, row in rows.items()
         }
 
-    def _kernel(self, row: KernelRow) -> records.Kernel:
+    def _kernel(self, row: KernelRow, spills: int | None = None) -> records.Kernel:
         name, *same, launch, operators, source = astuple(row)
         chain = self._chain(operators)
         kernel = (self._name(name), *same, self._name(launch), chain, self._name(source))
-        return records.Kernel(*kernel)
+        return records.Kernel(*kernel, spills=spills)  # type: ignore[misc]
 
     def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
         """The operators of a kernel, which it shares with others."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
 from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL
 from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.comparisons import differs
@@ -45,6 +45,9 @@ NOUNS = {
 """By the kind of the environment."""
 MOST_ROWS = 40
 _STYLE = Style()
+_TITLES = ("registers", -1), ("shared memory", -2), ("spills", 0)  # as in OF_WORST_KERNEL
+_LAUNCH = (Column("grid, block", (), 0, kind="name"), *(Column(t, (), by) for t, by in _TITLES))
+"""How kernels are launched, and what they need; a column only where one has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class TableRow:
         us: what it takes; None if unknown. before_us: what it took in the baseline.
         at: its position from 1; 0 for kernels that are gone, or kept by name alone.
         number: how many there are. positions: where, in words.
-        bytes: what a copy moves. sizes: of grid and block. registers: of each thread.
+        bytes: what a copy moves. launch: the cells of ``_LAUNCH``.
     """
 
     name: str
@@ -72,8 +75,7 @@ class TableRow:
     number: int = 1
     positions: str = ""
     bytes: int = 0
-    sizes: str = ""
-    registers: str = ""
+    launch: tuple[str, ...] = ("", "", "", "")
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -98,10 +100,7 @@ def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableR
             Column(nouns.caller, tuple(row.chain for row in rows), kind="name"),
         ),
         tuple(row.sign for row in rows),
-        (
-            Column("grid, block", tuple(row.sizes for row in rows), 0, kind="name"),
-            Column("registers", tuple(row.registers for row in rows), -1),
-        ),
+        Table.of(_LAUNCH, [row.launch for row in rows]).columns,
     )
 
 
@@ -140,7 +139,6 @@ def _together(group: Sequence[TableRow]) -> TableRow:
     """The row of those that are alike, which may still differ in their sizes."""
     first, last, number = group[0], group[-1], sum(one.number for one in group)
     positions = "..".join(dict.fromkeys(str(one.at) for one in (first, last) if one.at))
-    sizes = {(one.sizes, one.registers) for one in group}
     return replace(
         first,
         name=times_words(first.name, number),
@@ -148,9 +146,12 @@ def _together(group: Sequence[TableRow]) -> TableRow:
         number=number,
         positions=positions if last.at - first.at < len(group) else f"{first.at}, ...",
         bytes=sum(one.bytes for one in group),
-        sizes=first.sizes if len(sizes) == 1 else "several",
-        registers=first.registers if len(sizes) == 1 else "",
+        launch=tuple(map(_one_of, zip(*(one.launch for one in group), strict=True))),
     )
+
+
+def _one_of(cells: Sequence[str]) -> str:
+    return cells[0] if len({*cells}) == 1 else "several"
 
 
 def _sum_of(rows: Sequence[TableRow]) -> float | None:
@@ -195,9 +196,8 @@ def launches(
 ) -> Iterator[TableRow]:
     """Yield the kernels in launch order, those that are gone where they were, and at the end those
     that a document keeps by name alone."""
-    more = profile.more_kernels
     marks, gone = (new.marks, new.gone) if new else ({}, ())
-    full = [one.name for one in profile.kernels] + [one.name for one in more]
+    full = [one.name for one in profile.kernels] + [one.name for one in profile.more_kernels]
     names = tell_apart(full + [one.baseline.name for one in gone if one.baseline])
     for at, kernel in enumerate(profile.kernels):
         yield from (_gone(one, names) for one in gone if one.at == at + 1)
@@ -207,11 +207,10 @@ def launches(
             sign=marks.get(at) or (">" if at in guilty else "~" if at in slower else ""),
             at=at + 1,
             positions=str(at + 1),
-            sizes=_sizes(kernel.grid, kernel.block),
-            registers=str(kernel.registers or ""),
+            launch=(_sizes(kernel.grid, kernel.block), *_needs(kernel, profile)),
         )
     yield from (_gone(one, names) for one in gone if not one.at)
-    for group in more:
+    for group in profile.more_kernels:
         name, us = names[group.name] if group.name else "(name not kept)", group.duration_us
         yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=group.count)
 
@@ -224,10 +223,16 @@ def _gone(one: KernelChange, names: dict[str, str]) -> TableRow:
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
     """Grid and block without the ones at their ends: ``2x66, 384``; empty if unknown."""
-    if not any(grid):
-        return ""
-    told = ("x".join(map(str, size)) for size in (grid, block))
+    told = ("x".join(map(str, size)) for size in (grid, block) if any(grid))
     return ", ".join(one.removesuffix("x1").removesuffix("x1") for one in told)
+
+
+def _needs(kernel: Kernel, profile: Profile) -> Iterator[str]:
+    """The registers, shared memory and spills of a kernel; empty where it has none."""
+    for name in OF_WORST_KERNEL:
+        in_registers = name == "spills" and "hip" in profile.environment.versions
+        unit = "registers" if in_registers else METRICS[name].unit
+        yield wording.amount(unit, needed) if (needed := kernel.need(name)) else ""
 
 
 def _line(profile: Profile, one: Kernel | Copy | Wait) -> str:
@@ -260,9 +265,7 @@ def _call_row(profile: Profile, one: Copy | Wait, name: str) -> TableRow:
 
 def _marked(rows: Sequence[TableRow], guilty: Collection[int]) -> list[TableRow]:
     """With their positions, and a sign at those that a limit fails by."""
-    return [
-        replace(row, at=at + 1, sign=">" if at in guilty else "") for at, row in enumerate(rows)
-    ]
+    return [replace(row, at=i + 1, sign=">" * (i in guilty)) for i, row in enumerate(rows)]
 
 
 # Metrics and ranks.
@@ -273,9 +276,8 @@ def metric_table(profile: Profile) -> Table:
     rows = []
     for one in profile.metrics.values():
         named = "operators" if profile.on_cpu and one.name == "kernels" else one.name
-        interval = ""
-        if one.kind != "exact" and one.low is not None and one.high is not None:
-            interval = " to ".join(wording.amount(one.unit, us) for us in (one.low, one.high))
+        ends = () if one.kind == "exact" else (one.low, one.high)
+        interval = " to ".join(wording.amount(one.unit, us) for us in ends if us is not None)
         if one.value:
             rows.append((named, wording.amount(one.unit, one.value), interval, one.why))
     name, note = Column("metric", kind="name"), Column("note", kind="words")
@@ -395,23 +397,11 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
 def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
     before, now = change.baseline, change.side
     row = row_of(now, times_words(names[now.name], change.times))
-    told = [row.chain]
     if change.kind == "reconfigured" and before is not None:
-        told.append(f"reconfigured: {_configuration(before, now)}")
-    chain, us = "; ".join(filter(None, told)), change.us(now)
-    return replace(row, chain=chain, sign="~", us=us, before_us=change.us(before))
-
-
-def _configuration(old: compared.KernelSide, new: compared.KernelSide) -> str:
-    """What of the launch is different."""
-    pairs = {
-        "grid": ["x".join(map(str, one.grid or ())) for one in (old, new)],
-        "block": ["x".join(map(str, one.block or ())) for one in (old, new)],
-        "registers": [str(one.registers) for one in (old, new)],
-        "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
-        "spills": [str(one.spills) for one in (old, new) if isinstance(one.spills, int)],
-    }
-    return ", ".join(f"{it} {' -> '.join(two)}" for it, two in pairs.items() if len({*two}) == 2)
+        told = f"reconfigured: {wording.configuration(before, now)}"
+        row = replace(row, chain="; ".join(filter(None, (row.chain, told))))
+    times = (None, None) if row.us is None else (change.us(now), change.us(before))
+    return replace(row, sign="~", us=times[0], before_us=times[1])
 
 
 def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:

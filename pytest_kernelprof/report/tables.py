@@ -268,8 +268,8 @@ class Table:
     Attributes:
         columns: in text, the last one is whole and wraps under itself.
         signs: one a row, empty where a row has none; without any sign it may be empty.
-        extra: columns that stand before the last two where there is room for all: on a page and
-            in what commands print.
+        extra: columns that stand before the last two where there is room for all: on a page, in
+            what commands print, and with ``-v`` where the last one has a word.
     """
 
     columns: tuple[Column, ...]
@@ -296,7 +296,9 @@ class Table:
     def coloured(self, style: Style = _STYLE) -> Iterator[Line]:
         """Lay out the table as text: the titles, then each row behind its sign."""
         indent = 2 if any(self.signs) else 0
-        laid = lay_out(self.columns, style.within(indent))
+        is_whole = style.verbosity > 0 and any(self.columns[-1].cells)  # which ends it in any width
+        columns = self.whole.columns if is_whole else self.columns
+        laid = lay_out(columns, style.within(indent))
         yield (Span(" " * indent + laid.title, "light"),)
         signs, pad = self.signs or [""] * len(laid.rows), " " * laid.indent
         for sign, (cells, (first, *more)) in zip(signs, laid.rows, strict=True):

@@ -162,12 +162,12 @@ def _mismatch_words(found: Mismatch) -> str:
 def delta_words(found: ProfileComparison) -> str:
     """What differs from a baseline, and is judged: ``kernels 4 -> 5, cuda_time 200.0us -> 234.9us
     (+17.5 %)``."""
-    if found.source == "snapshot":
-        number = found.kernels.current_kernels if found.kernels is not None else 0
-        is_other = found.kernels is not None and found.kernels.added_or_removed
-        usual = f"other {found.counted}, same number" if is_other else "order or operators changed"
+    if found.source == "snapshot" and (diff := found.kernels) is not None:
+        alike = "resources changed" if diff.of("reconfigured") else "order or operators changed"
+        usual = f"other {found.counted}, same number" if diff.added_or_removed else alike
         if found.change == "same":
-            usual = f"{wording.count(number, found.counted[:-1])}, as in the file"
+            number = wording.count(diff.current_kernels, found.counted[:-1])
+            usual = f"{number}, as in the file"
         deltas = telling(sorted(found.metrics, key=lambda one: one.change != "worse"))
         return ", ".join(count_change(one, found.counted) for one in deltas) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
@@ -571,7 +571,7 @@ def causes_of_diff(diff: compared.KernelDiff) -> tuple[Cause, ...]:
     fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
     changes = [one for one in diff.added_or_removed if id(one) not in fused]
     changes += diff.of("slower")
-    changes += () if diff.added_or_removed else diff.of("moved", "operator")
+    changes += () if diff.added_or_removed else diff.of("moved", "operator", "reconfigured")
     both = (side for one in changes for side in (one.baseline, one.current) if side)
     names = tell_apart(side.name for side in both if side.duration_us is None)  # of a snapshot
     return (
@@ -597,6 +597,8 @@ def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Ca
         file = kernel.source.rpartition(":")[0]
         lines = tuple(line if ":" in line else f"{file}:{line}" for line in change.lines)
         return Cause(words, place, "-" if now is None else "+", lines if place else ())
+    if change.kind == "reconfigured":
+        return Cause(f"{words}: {wording.configuration(before, now)}", place)
     if change.kind == "operator":
         was, by = (next(iter(one.operators), "no operator") for one in (before, now))
         return Cause(f"{words}: launched by {by}, was {was}", place)

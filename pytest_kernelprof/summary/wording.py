@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from pytest_kernelprof.records.comparison import Paired
+from pytest_kernelprof.records.comparison import KernelSide, Paired
 from pytest_kernelprof.records.environment import Conditions, Environment
 from pytest_kernelprof.records.metrics import OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
@@ -267,6 +267,18 @@ def amount(unit: str, value: float) -> str:
         return f"{value:.3f} times"
     words = f"{value:.0f}{' registers' * (unit == 'registers')}"
     return format_bytes(value) if unit == "bytes" else words
+
+
+def configuration(old: KernelSide, new: KernelSide) -> str:
+    """What of a kernel's launch and resources is different: ``registers 128 -> 255``."""
+    pairs = {
+        "grid": ["x".join(map(str, one.grid or ())) for one in (old, new)],
+        "block": ["x".join(map(str, one.block or ())) for one in (old, new)],
+        "registers": [str(one.registers) for one in (old, new)],
+        "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
+        "spills": [str(one.spills) for one in (old, new) if isinstance(one.spills, int)],
+    }
+    return ", ".join(f"{it} {' -> '.join(two)}" for it, two in pairs.items() if len({*two}) == 2)
 
 
 def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str]:

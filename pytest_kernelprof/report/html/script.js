@@ -471,7 +471,7 @@
       row.classList.toggle("minor", !kept.has(row));
       const hasLine = Boolean(row.cells[titles.indexOf("line")]?.textContent);
       [...row.cells].forEach((cell, i) => {
-        const isMinor = /^(#|grid, block|registers)$/.test(titles[i]) || (hasLine && / by$/.test(titles[i]));
+        const isMinor = /^(#|grid, block|registers|shared memory|spills)$/.test(titles[i]) || (hasLine && / by$/.test(titles[i]));
         cell.classList.toggle("minor", isMinor);
       });
     }

@@ -25,7 +25,7 @@ from pytest_kernelprof.baselines.snapshots import (
     update,
 )
 from pytest_kernelprof.errors import SnapshotError
-from pytest_kernelprof.records.comparison import Edited, KeptProfile, KeptTest
+from pytest_kernelprof.records.comparison import Edited, KeptProfile, KeptTest, Resources
 
 ENTRY = KeptTest((KeptProfile(("aten::mm",)),), {"device": "CPU (x86_64)"})
 
@@ -279,6 +279,18 @@ def test_the_second_count_of_a_name_is_told_with_its_own_line() -> None:
     with pytest.raises(BadTextError, match="got -3") as told:
         from_text(text.encode())
     assert '"syncs": -3' in text.splitlines()[told.value.line - 1]
+
+
+def test_what_a_kernel_needs_is_one_fact_a_line_and_refused_with_its_line() -> None:
+    kept = KeptProfile(("mine x2",), resources={"mine": Resources(128, spills=0)})
+    text = to_text({"test_a": KeptTest((kept,), CPU)}).decode()
+    assert '"mine": {\n       "registers": 128,\n       "spills": 0\n      }' in text
+    assert from_text(text.encode())["test_a"].profiles == (kept,)
+    for wrong in ('"registers": -1', '"registers": "many"', '"registers": null', '"regs": 1'):
+        bad = text.replace('"registers": 128', wrong)
+        with pytest.raises(BadTextError) as told:
+            from_text(bad.encode())
+        assert wrong in bad.splitlines()[told.value.line - 1]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
@@ -21,9 +23,10 @@ from pytest_kernelprof.records.comparison import (
     KeptTest,
     MetricDelta,
     ProfileComparison,
+    Resources,
 )
 from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.profile import Kernel, Profile
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 MADE = made_with(H200)
@@ -65,6 +68,7 @@ def test_kernels_are_kept_in_launch_order_with_their_operators_and_runs_as_one()
         ),
         label="forward",
         counts={"launches": 5, "syncs": 2},
+        resources=dict.fromkeys(kept.kernels, Resources(registers=32)),
     )
     twice = kept_of(whole(*[kernel("add_one")] * 12, kernel("odd x2")))
     assert twice.kernels == ("add_one x12", "odd x2 x1")
@@ -157,6 +161,62 @@ def kinds(found: ProfileComparison) -> dict[str, tuple[str, str]]:
         for one in found.kernels.changes
         if one.baseline and one.current
     }
+
+
+def needing(registers: int, shared_memory: int = 0, spills: int | str | None = None) -> Kernel:
+    needs = {"registers": registers, "shared_memory": shared_memory, "spills": spills}
+    return replace(kernel("fused", source="mlp.py:31"), **needs)
+
+
+LEAN, SPILLING = needing(128, 1_024, 0), needing(255, 1_024, 7_872)
+
+
+def test_what_kernels_need_is_kept_by_line_where_it_is_known_of_all_of_them() -> None:
+    kept = kept_of(whole(LEAN, needing(64, 4_096, 16), kernel("other")))
+    assert kept.resources == {"fused": Resources(128, 4_096, 16), "other": Resources(32)}
+    assert kept_of(whole(LEAN, needing(0))).resources == {}  # a trace that does not tell
+    for unknown in ("not compiled by Triton", None):
+        kept = kept_of(whole(LEAN, needing(64, 2_048, unknown)))
+        assert kept.resources == {"fused": Resources(128, 2_048)}
+
+
+def test_other_resources_are_changed_and_fail_nothing() -> None:
+    found = compared(whole(LEAN), whole(SPILLING))
+    assert (found.change, found.fails, found.metrics) == ("changed", False, ())
+    assert found.kernels
+    (one,) = found.kernels.of("reconfigured")
+    assert one.baseline
+    assert one.current
+    assert (one.baseline.registers, one.baseline.spills) == (128, 0)
+    assert (one.current.registers, one.current.spills, one.current.source) == (
+        *(255, 7_872, "mlp.py:31"),
+    )
+    assert compared(whole(SPILLING), whole(LEAN)).change == "changed"
+    assert compared(whole(LEAN, LEAN), whole(LEAN, LEAN)).change == "same"
+
+
+def test_resources_that_one_side_does_not_tell_are_no_change() -> None:
+    without = replace(kept_of(whole(LEAN)), resources={})
+    assert compare(without, MADE, whole(SPILLING)).change == "same"
+    assert compared(whole(LEAN), whole(needing(0))).change == "same"
+    assert compared(whole(LEAN), whole(needing(128, 1_024))).change == "same"  # no limit on spills
+    assert compared(whole(needing(128, 1_024)), whole(needing(128, 1_024, 16))).change == "same"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"device": "NVIDIA A100"},
+        *({"versions": {**H200.versions, it: "9"}} for it in H200.versions),
+    ],
+)
+def test_resources_of_another_device_or_software_are_not_compared(other: dict[str, Any]) -> None:
+    elsewhere = replace(H200, **other)
+    found = compare(kept_of(whole(LEAN)), MADE, whole(SPILLING, environment=elsewhere))
+    is_moved = made_with(elsewhere) != MADE  # another Python says nothing of kernels
+    assert (found.change, bool(found.differences)) == (
+        ("same", True) if is_moved else ("changed", False)
+    )
 
 
 def test_another_software_or_device_is_told() -> None:

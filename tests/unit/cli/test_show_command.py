@@ -184,7 +184,7 @@ def test_equal_repeats_are_said_once(capsys: pytest.CaptureFixture[str]) -> None
     told = shown(capsys, graph)
     assert told[0] == "10 kernels in 2 launches, 460.9us on the GPU; graph replay unproven."
     assert told[1].startswith("2 equal repeats of 5 kernels, below is one with mean times;")
-    assert "5  50.7  nvjet 192x128x64 TNT           2x66, 384          168" in told
+    assert "5  50.7  nvjet 192x128x64 TNT           2x66, 384          168         221 KB" in told
     assert sum("nvjet" in row for row in shown(capsys, graph, "--all")) == 6
 
 

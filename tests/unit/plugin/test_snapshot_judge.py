@@ -93,6 +93,14 @@ def test_how_a_profile_fares(found: Profile, outcome: str, why: str, state: str)
     assert one.broken() == []
 
 
+def test_a_kernel_that_needs_more_passes_as_outdated_and_is_named() -> None:
+    judge = checks()
+    more = profile((replace(MLP[0], registers=255), *MLP[1:]), COUNTED)
+    assert judged(judge, more) == ("passed", "")
+    told = judge.report()
+    assert (told.state, {one.kind for one in told.changes}) == ("changed", {"reconfigured"})
+
+
 def test_where_snapshots_are_required_what_could_not_fail_does() -> None:
     assert judged(checks(strict=True), six(environment=NEWER)) == ("failed", "")
     cold = checks(strict=True)

@@ -54,6 +54,12 @@ def test_what_is_written_is_read_again(name: str) -> None:
     assert read(codec.encode(pack(run))) == run
 
 
+def test_spills_are_read_again_where_they_are_known() -> None:
+    spills = (replace(KERNEL, spills=n) for n in (None, 0, 7_872))
+    (kept,) = read(codec.encode(pack(run_of(replace(record("mlp"), kernels=(*spills,)))))).tests
+    assert [one.spills for one in kept.profiles[0].kernels] == [None, 0, 7_872]
+
+
 def test_equal_runs_are_equal_bytes() -> None:
     run = run_of(record("mlp"))
     data = codec.encode(pack(run))

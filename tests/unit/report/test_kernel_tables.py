@@ -6,7 +6,7 @@ import re
 
 import msgspec
 import pytest
-from records import CPU, MLP, MUL, kernel, mlp, profile
+from records import CPU, H200, MLP, MUL, kernel, mlp, profile
 
 from pytest_kernelprof.records.comparison import KernelChange, KernelSide
 from pytest_kernelprof.records.profile import Copy, Place, Profile, Wait
@@ -122,6 +122,28 @@ def test_each_that_may_be_the_new_one_is_marked_as_such() -> None:
 def test_what_fails_a_limit_on_names_is_marked() -> None:
     rows = [words(line) for line in kernel_table(profile([*MLP, MLP[4]]), guilty={1, 5}).lines()]
     assert [row[0] for row in rows[1:]] == ["1", ">", "3", "4", "5", ">"]
+
+
+def test_with_v_there_is_what_kernels_need_where_some_kernel_needs_it() -> None:
+    plain, verbose = Style(100), Style(100, verbosity=1)
+    launch = "grid, block registers"
+    assert words(kernel_table(mlp()).lines(plain)[0]) == "# us kernel launched by"
+    assert words(kernel_table(mlp()).lines(verbose)[0]) == f"# us kernel {launch} launched by"
+    spilling = kernel("fused", "mine::op")
+    spilling = msgspec.structs.replace(spilling, registers=255, shared_memory=4_096)
+    spilling = msgspec.structs.replace(spilling, spills=7_872)
+    title, first, second = kernel_table(profile([spilling, kernel("k")])).lines(verbose)
+    assert words(title) == f"# us kernel {launch} shared memory spills launched by"
+    assert words(first) == "1 10.0 fused 1, 128 255 4.1 KB 7.87 KB mine::op"
+    assert words(second) == "2 10.0 k 1, 128 32"
+    assert "launched by" in kernel_table(mlp()).lines(Style(60, verbosity=1))[0]
+
+
+def test_on_amd_spills_are_registers() -> None:
+    amd = msgspec.structs.replace(H200, versions={"hip": "6.4"})
+    spilling = msgspec.structs.replace(kernel("fused", "mine::op"), spills=12)
+    (_, row) = kernel_table(profile([spilling], environment=amd)).lines(Style(100, verbosity=1))
+    assert words(row).endswith("32 12 registers mine::op")
 
 
 def test_operators_wrap_and_what_the_kernel_works_on_stays() -> None:

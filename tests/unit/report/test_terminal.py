@@ -790,8 +790,8 @@ def test_very_verbose_has_the_kernels_under_each_row_neighbours_as_one() -> None
     one = profile(kernels, [timed("cuda_time", [7.5])], verdicts=(kernels_limit(),))
     lines = told(of("a.py::t", one), verbosity=2)
     assert lines[5:7] == [
-        "       #   us  kernel                            launched by",
-        "    1..3  7.5  vectorized_elementwise [gelu] x3  aten::gelu",
+        "       #   us  kernel                            grid, block  launched by",
+        "    1..3  7.5  vectorized_elementwise [gelu] x3  1, 128       aten::gelu",
     ]
 
 
