@@ -18,9 +18,9 @@ from harness import in_turn, met, place, table
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.comparison.kernel_pairing import align
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Kernel, Metric, Profile
+from pytest_kernelprof.records.recording import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,9 +19,9 @@ from harness import met, place, table
 
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Run, Test, pack
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Kernel, Metric, Profile, Timeline
+from pytest_kernelprof.records.recording import Environment
 
 PROFILES, EVENTS = 200, 5_000
 MOST_TIMES_THE_FILE = 5.0

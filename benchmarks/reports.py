@@ -22,9 +22,9 @@ from harness import met, place, spread, table
 
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Run, Test, pack
-from pytest_kernelprof.records.environment import Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Kernel, Metric, Place, Profile, Timeline, Verdict
+from pytest_kernelprof.records.recording import Environment, Integrity
 from pytest_kernelprof.report.files import FORMS
 
 TESTS, KERNELS, ROUNDS, WORKERS = 2_000, 20, 12, 4

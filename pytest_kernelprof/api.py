@@ -9,8 +9,15 @@ from msgspec import structs
 
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, TraceError
 from pytest_kernelprof.records import profile as records
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Origin
-from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
+from pytest_kernelprof.records.recording import (
+    NOTHING_NOTED,
+    Conditions,
+    DeviceKind,
+    Environment,
+    Integrity,
+    Origin,
+    Recording,
+)
 from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:

@@ -11,10 +11,17 @@ import numpy as np
 from msgspec import structs
 
 from pytest_kernelprof.analysis import collectives, metric_values, round_events
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile, Wait
-from pytest_kernelprof.records.recording import ChildProcesses, DeviceKind, KernelSpills, Recording
+from pytest_kernelprof.records.recording import (
+    ChildProcesses,
+    Conditions,
+    DeviceKind,
+    Environment,
+    Integrity,
+    KernelSpills,
+    Recording,
+)
 from pytest_kernelprof.trace.columns import MEMCPY, Ints, Spans
 from pytest_kernelprof.trace.correlation import Reading, compiled_regions, missed_lookups
 from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels

@@ -10,13 +10,17 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.structs import replace
 
-from pytest_kernelprof.comparison.comparability import (
+from pytest_kernelprof.comparison.judge import (
+    Allowance,
     differences,
     forbidding,
+    judge,
+    lost_words,
+    status_of,
+    verdict_of,
     why_uncompared,
     why_untimed,
 )
-from pytest_kernelprof.comparison.judge import Allowance, judge, lost_words, status_of, verdict_of
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.errors import RunFileError, TraceError
 from pytest_kernelprof.records.codec import decode
@@ -28,9 +32,9 @@ from pytest_kernelprof.records.comparison import (
     RunComparison,
 )
 from pytest_kernelprof.records.document import Document, Outline, Run, Test, bounded, unpack
-from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Metric, Profile
+from pytest_kernelprof.records.recording import Conditions
 from pytest_kernelprof.trace.trace_text import whole
 
 Baselines = Sequence[Profile | None]

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import asdict, replace
 
-from pytest_kernelprof.comparison.comparability import differences, forbidding, made_with
+from pytest_kernelprof.comparison.judge import differences, forbidding, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_pairing import STEP
 from pytest_kernelprof.errors import SnapshotError

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.baselines.worker import Answer, Process, Reference, StartStep
     from pytest_kernelprof.gpu.conditions import Watch
     from pytest_kernelprof.measure.sessions import MoreRounds
-    from pytest_kernelprof.records.environment import Conditions
+    from pytest_kernelprof.records.recording import Conditions
 
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]
     BringsUp = Mapping[Side, StartStep]  # the first step of each side after which CUDA is up

@@ -11,8 +11,13 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST
 from pytest_kernelprof.baselines.revision import named
-from pytest_kernelprof.comparison.comparability import Difference, differences, forbidding
-from pytest_kernelprof.comparison.judge import deltas, lost_words
+from pytest_kernelprof.comparison.judge import (
+    Difference,
+    deltas,
+    differences,
+    forbidding,
+    lost_words,
+)
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, KEPT_COUNTS, ProfileComparison
 from pytest_kernelprof.records.metrics import DIRECTIONS

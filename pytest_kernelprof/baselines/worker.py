@@ -25,7 +25,7 @@ from pytest_kernelprof.baselines import protocol
 from pytest_kernelprof.baselines.import_redirect import Mapping, mapping_of
 from pytest_kernelprof.baselines.revision import CannotCompare, local_variables, without
 from pytest_kernelprof.baselines.supervisor import CODE, PACKAGE_ROOT, end, last_lines, start
-from pytest_kernelprof.comparison.comparability import Difference
+from pytest_kernelprof.comparison.judge import Difference
 from pytest_kernelprof.gpu.inventory import installed_version
 from pytest_kernelprof.gpu.procfs import note_ours
 from pytest_kernelprof.gpu.usage_lock import tell_children

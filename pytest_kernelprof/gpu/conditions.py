@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.gpu.bindings import cuda_driver
-from pytest_kernelprof.gpu.inventory import Device, bound
+from pytest_kernelprof.gpu.inventory import Device, bound, cuda_driver
 from pytest_kernelprof.gpu.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree, OtherProcesses, finish_work, gpu_lock
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.system import sleep, unix_ns
 
 Locking = Callable[[Device, float, str], contextlib.AbstractContextManager[GpuLock | None]]

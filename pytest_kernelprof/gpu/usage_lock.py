@@ -44,7 +44,7 @@ import msgspec
 
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.gpu import file_lock, inventory
-from pytest_kernelprof.gpu.bindings import bound_already
+from pytest_kernelprof.gpu.inventory import bound_already
 from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.records.document import Comparison
-    from pytest_kernelprof.records.environment import Conditions
     from pytest_kernelprof.records.profile import Kernel, Metric, Place, Profile, Reason, Status
+    from pytest_kernelprof.records.recording import Conditions
 
 _NO_LINES = "; allow= needs known lines (kernel_profile(fn), or stacks=True) and rounds that agree"
 

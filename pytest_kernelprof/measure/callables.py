@@ -27,8 +27,8 @@ from pytest_kernelprof.profiler.tensors import Likeness, OwnMemory, kept, likene
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
 from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.document import ComparedCallable, Comparison
-from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions
 from pytest_kernelprof.stats import intervals
 
 OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]

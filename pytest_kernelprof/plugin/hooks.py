@@ -230,7 +230,7 @@ def _bind_torch(config: pytest.Config) -> None:
     """Take hold of torch, if it is loaded: of its functions before a test patches them, of CUDA
     graphs before a fixture captures any."""
     if run_state(config).measures and "torch" in sys.modules:
-        from pytest_kernelprof.gpu.bindings import bind_if_loaded
+        from pytest_kernelprof.gpu.inventory import bind_if_loaded
         from pytest_kernelprof.profiler.cuda_graphs import watch_captures
 
         bind_if_loaded()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.records import comparison, document, profile, recording
-    from pytest_kernelprof.records.environment import Environment
+    from pytest_kernelprof.records.recording import Environment
 
 CUDA_HINT = (
     "there is no CUDA device here; if the test needs one, mark it "

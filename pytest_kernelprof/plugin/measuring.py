@@ -36,9 +36,8 @@ from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import Place, Profile
-from pytest_kernelprof.records.recording import DeviceKind
+from pytest_kernelprof.records.recording import DeviceKind, Environment
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.trace.trace_text import write_trace
 

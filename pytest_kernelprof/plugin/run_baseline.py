@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import run_documents
 from pytest_kernelprof.baselines.supervisor import make_folder, sweep_folders
-from pytest_kernelprof.comparison import comparability, judge
+from pytest_kernelprof.comparison import judge
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.gpu.file_lock import can_share
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
@@ -168,7 +168,7 @@ class Baseline:
         if undecided:
             return "undecided", "", _why_undecided(undecided[0], profile)
         times = (one for one in self.allowed.values() if METRICS[one.metric].kind == "timed")
-        is_disturbed = found.untimed == comparability.DISTURBED and profile.conditions.disturbed
+        is_disturbed = found.untimed == judge.DISTURBED and profile.conditions.disturbed
         if is_disturbed and any(one.judged for one in times):
             return "undecided", "", "disturbed"
         return "passed", "", ""

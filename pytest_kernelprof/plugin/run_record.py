@@ -25,7 +25,7 @@ from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.plugin.settings import Settings, flag_of
 from pytest_kernelprof.records import codec, comparison, profile
 from pytest_kernelprof.records.document import Run, Test, bounded, grouped
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.records.recording import Conditions, Environment, Integrity
 from pytest_kernelprof.report.files import why_no_file, write_file
 from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.summary.verdicts import explained

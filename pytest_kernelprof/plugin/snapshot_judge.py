@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.baselines.snapshots import KeptKey
-from pytest_kernelprof.comparison import comparability, judge
+from pytest_kernelprof.comparison import judge
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.profile import STATUSES, Profile, Verdict
 
@@ -110,7 +110,7 @@ class SnapshotJudge:
                 why = f"it ran on {environment.device}"
             self._refused = self._refused or why
             self._profiles += snapshots.kept_of_ranks(profile)
-            self._made_now = comparability.made_with(environment)
+            self._made_now = judge.made_with(environment)
 
     def broken(self) -> list[str]:
         """Why the test fails where snapshots are required; each reason is given once."""

@@ -16,8 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from pytest_kernelprof.gpu.bindings import cuda_driver
-from pytest_kernelprof.gpu.inventory import load_torch
+from pytest_kernelprof.gpu.inventory import cuda_driver, load_torch
 from pytest_kernelprof.records.recording import GraphNodes
 
 _CAPTURING = 1

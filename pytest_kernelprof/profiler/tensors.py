@@ -19,8 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_kernelprof.gpu.bindings import without_modes
-from pytest_kernelprof.gpu.inventory import bound, load_torch
+from pytest_kernelprof.gpu.inventory import bound, load_torch, without_modes
 
 _DEEPEST = 4
 _MOST_LINES = 100

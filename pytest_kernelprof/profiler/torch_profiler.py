@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.gpu.bindings import as_made, without_modes
-from pytest_kernelprof.gpu.inventory import Device, bound, load_torch
+from pytest_kernelprof.gpu.inventory import Device, as_made, bound, load_torch, without_modes
 from pytest_kernelprof.gpu.procfs import mapped_files, permissions, tools_of
 from pytest_kernelprof.records.recording import DeviceKind
 from pytest_kernelprof.system import Real, now_ns

@@ -9,8 +9,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
-from pytest_kernelprof.gpu.bindings import as_made, without_modes
-from pytest_kernelprof.gpu.inventory import Device, devices_in_use, load_torch, synchronize
+from pytest_kernelprof.gpu.inventory import (
+    Device,
+    as_made,
+    devices_in_use,
+    load_torch,
+    synchronize,
+    without_modes,
+)
 from pytest_kernelprof.records.recording import HostTimings, MemoryUse
 from pytest_kernelprof.system import now_ns
 

@@ -16,8 +16,8 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from pytest_kernelprof.kernel_names.short_names import short_name
-from pytest_kernelprof.records.environment import Conditions
 from pytest_kernelprof.records.metrics import METRICS, MetricSpec
+from pytest_kernelprof.records.recording import Conditions
 
 Source = Literal["snapshot", "revision", "environment", "run", "trace"]
 """What a baseline is."""

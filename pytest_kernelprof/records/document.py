@@ -15,8 +15,8 @@ from msgspec.structs import astuple, replace
 
 from pytest_kernelprof.records import profile as records
 from pytest_kernelprof.records.comparison import Paired, RunComparison, SnapshotReport, Source
-from pytest_kernelprof.records.environment import Conditions, Environment
 from pytest_kernelprof.records.metrics import METRICS, Kind, Unit
+from pytest_kernelprof.records.recording import Conditions, Environment
 
 
 class ComparedCallable(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,8 +14,8 @@ import msgspec
 
 from pytest_kernelprof.kernel_names.short_names import short_name
 from pytest_kernelprof.records.comparison import IN_TURN, ProfileComparison, Source
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import Kind, Unit
+from pytest_kernelprof.records.recording import Conditions, Environment, Integrity
 
 Status = Literal["failed", "incomplete", "undecided", "passed", "expected failure", "not judged"]
 """How a limit fared, or a comparison, worst first: "failed"; "incomplete", a number could not be

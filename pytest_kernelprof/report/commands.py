@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.comparison.kernel_diff import Pair
     from pytest_kernelprof.records import comparison
     from pytest_kernelprof.records.comparison import KernelDiff, SnapshotReport, TestState
-    from pytest_kernelprof.records.environment import Origin
     from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
+    from pytest_kernelprof.records.recording import Origin
     from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.summary.kernels import Order
     from pytest_kernelprof.summary.ranks import Odd, Rank

@@ -13,8 +13,8 @@ from typing import Any
 
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Comparison, Run, Test
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import STATUSES, Metric, Place, Profile
+from pytest_kernelprof.records.recording import Environment
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.units import format_bytes, printable
 

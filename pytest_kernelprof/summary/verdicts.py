@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records import comparison as compared
     from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.records.document import ComparedCallable, Comparison
-    from pytest_kernelprof.records.environment import Integrity
     from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
+    from pytest_kernelprof.records.recording import Integrity
     from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS, _MOST_NAMED = 4, 2

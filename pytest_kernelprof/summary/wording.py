@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from pytest_kernelprof.records.comparison import KernelSide, Paired
-from pytest_kernelprof.records.environment import Conditions, Environment
 from pytest_kernelprof.records.metrics import OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Environment
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_rate, format_time, time_unit
 
 Item = TypeVar("Item")

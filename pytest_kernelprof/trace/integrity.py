@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from pytest_kernelprof.records.environment import GraphProof, Integrity
-from pytest_kernelprof.records.recording import OwnNames
+from pytest_kernelprof.records.recording import GraphProof, Integrity, OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
 from pytest_kernelprof.trace.correlation import nearest

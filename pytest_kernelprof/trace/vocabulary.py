@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from pytest_kernelprof.records.environment import Origin
+from pytest_kernelprof.records.recording import Origin
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, Trace
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.

@@ -22,8 +22,8 @@ from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison
 from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import Copy, Gaps, Profile, Timeline, Verdict, Wait
+from pytest_kernelprof.records.recording import Environment
 from pytest_kernelprof.report.html.page import html_of
 
 pytestmark = pytest.mark.bulk

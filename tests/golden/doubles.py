@@ -26,7 +26,7 @@ from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST, Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
 from pytest_kernelprof.baselines.timing import Timed
 from pytest_kernelprof.baselines.worker import Interpreter
-from pytest_kernelprof.comparison.comparability import Difference
+from pytest_kernelprof.comparison.judge import Difference
 from pytest_kernelprof.distributed.agreement import ALONE, Agreement
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import callables

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts, with_lines
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile, Timeline
 from pytest_kernelprof.records.recording import (
+    Conditions,
     HostTimings,
     KernelSpills,
     MemoryUse,
+    Neighbour,
     Recording,
     Work,
 )

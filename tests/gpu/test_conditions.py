@@ -15,7 +15,7 @@ from pytest_kernelprof.gpu.conditions import watch
 from pytest_kernelprof.gpu.inventory import Device, current_device
 from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.gpu.usage_lock import PARTNER_OF, gpu_lock
-from pytest_kernelprof.records.environment import Conditions
+from pytest_kernelprof.records.recording import Conditions
 from pytest_kernelprof.summary import wording
 
 NEIGHBOUR = """

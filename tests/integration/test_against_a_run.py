@@ -17,8 +17,8 @@ from pytest_kernelprof.baselines.supervisor import make_folder
 from pytest_kernelprof.plugin import run_baseline
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.document import Document, Run, Test, pack, unpack
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Metric, Profile
+from pytest_kernelprof.records.recording import Integrity
 
 RunIt = Callable[..., pytest.RunResult]
 Once = Callable[[str, Callable[[Path], None]], Path]

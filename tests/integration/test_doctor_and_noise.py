@@ -18,7 +18,7 @@ import pytest_kernelprof
 from pytest_kernelprof import Profile, api
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.cli.noise import lines_of, report_of
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity
 
-from pytest_kernelprof.gpu import bindings
-from pytest_kernelprof.gpu.bindings import Torch
-from pytest_kernelprof.gpu.inventory import Device
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu.inventory import Device, Torch
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 
@@ -42,7 +41,7 @@ class CudaDouble:
     def functions(self) -> Torch:
         """torch's, with these in place of CUDA's; its profiler records the CPU alone."""
         return other_functions(
-            bindings.bind(torch),
+            inventory.bind(torch),
             profiler=_ProfilerOfTheCpu,
             is_initialized=lambda: True,
             default_stream=lambda: SimpleNamespace(query=lambda: self._called("query")),

@@ -12,9 +12,9 @@ from pytest_kernelprof.analysis.collectives import with_waiting
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Collective, Kernel, Metric, Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Environment, Integrity
 from pytest_kernelprof.stats.intervals import median_interval
 
 H200 = Environment(

@@ -135,7 +135,7 @@ def code_lines(path: Path) -> int:
     return sum(bool(line) and line[0] != "#" and at not in docstrings for at, line in told)
 
 
-MODULES, LINES, LONGEST = 132, 27_000, 600
+MODULES, LINES, LONGEST = 130, 27_000, 600
 """What the package may have of them. Simplify first; a commit that raises them says why."""
 
 

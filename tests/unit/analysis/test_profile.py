@@ -22,13 +22,15 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
 from pytest_kernelprof.analysis.session_profile import session_facts, with_lines
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.records.recording import (
     NOTHING_NOTED,
+    Conditions,
     HostTimings,
+    Integrity,
     MemoryUse,
+    Neighbour,
     Recording,
     Roofline,
 )

@@ -11,7 +11,7 @@ from pytest_kernelprof.baselines.protocol import DoStep
 from pytest_kernelprof.baselines.timing import Sides, Taken, own_rounds, take_turns
 from pytest_kernelprof.baselines.worker import WorkerError
 from pytest_kernelprof.records.comparison import Sampled
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import ROUNDS
 
 TAKEN = ROUNDS + 1

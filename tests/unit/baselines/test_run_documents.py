@@ -27,12 +27,11 @@ from pytest_kernelprof.baselines.run_documents import (
     comparison_of,
     profiles_of,
 )
-from pytest_kernelprof.comparison.comparability import DISTURBED
-from pytest_kernelprof.comparison.judge import Allowance, allowances
+from pytest_kernelprof.comparison.judge import DISTURBED, Allowance, allowances
 from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, RunComparison
 from pytest_kernelprof.records.document import ComparedCallable, Run, Test, pack, unpack
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.records.profile import KernelGroup, Profile
+from pytest_kernelprof.records.recording import Conditions, Environment, Integrity
 from pytest_kernelprof.summary.comparisons import BaselineSummary
 
 LOST_RUN = Integrity(problems=("1 of 2 launches has no kernel",))

@@ -16,7 +16,7 @@ from pytest_kernelprof.baselines.snapshots import (
     parse_line,
     why_not_kept,
 )
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.records.comparison import (
     KEPT_COUNTS,
     KeptProfile,
@@ -25,8 +25,8 @@ from pytest_kernelprof.records.comparison import (
     ProfileComparison,
     Resources,
 )
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Kernel, Profile
+from pytest_kernelprof.records.recording import Integrity
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 MADE = made_with(H200)

@@ -20,7 +20,7 @@ from pytest_kernelprof.baselines.timing import (
 )
 from pytest_kernelprof.baselines.worker import WorkerError
 from pytest_kernelprof.records.comparison import Paired, Sampled, TimedPair
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 
 WORK = ("argument 1: float32 8x8, strides (8, 1), cuda:0",)
 CALL = RunTest("t.py::a", holds=True, call="")

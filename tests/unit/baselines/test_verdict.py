@@ -39,8 +39,8 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Test
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines

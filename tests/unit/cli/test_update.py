@@ -14,7 +14,7 @@ from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import KEPT_COUNTS
 from pytest_kernelprof.records.document import Run, Test, pack
-from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.recording import Integrity
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)

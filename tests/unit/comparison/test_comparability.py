@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, H200
 
-from pytest_kernelprof.comparison.comparability import differences, forbidding, made_with
+from pytest_kernelprof.comparison.judge import differences, forbidding, made_with
 from pytest_kernelprof.records.metrics import METRICS
 
 LIMITED = replace(H200, power_limit_w=700)

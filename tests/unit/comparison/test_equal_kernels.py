@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from records import MUL, kernel, profile
 
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles, side_by_side
 from pytest_kernelprof.records.profile import Profile
 

@@ -15,7 +15,7 @@ from pytest_kernelprof.comparison.judge import (
 )
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import ProfileComparison
-from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.recording import Integrity
 
 PROBLEM = "1 of 5 launches has no kernel"
 

@@ -14,7 +14,7 @@ from pytest_kernelprof.gpu import conditions
 from pytest_kernelprof.gpu.conditions import OtherProcesses, Watch, alone, unwatched
 from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.usage_lock import GpuLock, NotFree
-from pytest_kernelprof.records.environment import Conditions
+from pytest_kernelprof.records.recording import Conditions
 from pytest_kernelprof.summary import wording
 
 

@@ -10,9 +10,8 @@ from unittest import mock
 import pytest
 import torch
 
-from pytest_kernelprof.gpu import bindings, inventory
-from pytest_kernelprof.gpu.bindings import as_made, bind, bind_if_loaded, bound_already
-from pytest_kernelprof.gpu.inventory import load_torch
+from pytest_kernelprof.gpu import inventory
+from pytest_kernelprof.gpu.inventory import as_made, bind, bind_if_loaded, bound_already, load_torch
 
 
 def test_within_it_torch_finds_its_own_functions_and_outside_the_patches_stand() -> None:
@@ -51,8 +50,8 @@ def test_the_first_torch_stays_whatever_stands_in_its_place(
 
 @pytest.fixture
 def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bindings, "_bound", [])
-    monkeypatch.setattr(bindings, "_made", [])
+    monkeypatch.setattr(inventory, "_bound", [])
+    monkeypatch.setattr(inventory, "_made", [])
 
 
 @pytest.mark.usefixtures("unbound")

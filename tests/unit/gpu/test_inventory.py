@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_kernelprof import ProfilerUnavailable
-from pytest_kernelprof.gpu import bindings, inventory
+from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.inventory import (
     current_device,
     devices_in_use,
@@ -135,7 +135,7 @@ def test_a_gpu_is_asked_for_its_uuid_once(monkeypatch: pytest.MonkeyPatch) -> No
         return SimpleNamespace(uuid=f"uuid of {index}")
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    monkeypatch.setattr(bindings, "_made", [])  # the double is not put aside as a test's patch
+    monkeypatch.setattr(inventory, "_made", [])  # the double is not put aside as a test's patch
     gpu_uuid.cache_clear()
     found = [gpu_uuid(index) for index in (0, 1, 0, 1)]
     gpu_uuid.cache_clear()

@@ -12,7 +12,7 @@ from pytest_kernelprof.gpu import conditions, nvml
 from pytest_kernelprof.gpu.conditions import watch
 from pytest_kernelprof.gpu.inventory import why_no_gpu
 from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.summary import wording
 
 

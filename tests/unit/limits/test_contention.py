@@ -13,8 +13,8 @@ from pytest_kernelprof.limits.evaluate import (
 )
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.records.document import ComparedCallable
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Metric, Verdict
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import median_interval, paired_rounds
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import verdict_line

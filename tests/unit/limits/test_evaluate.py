@@ -24,8 +24,8 @@ from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.document import ComparedCallable
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Hit, Place, Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 LOST = Integrity(("the profiler stopped collecting", "2 launches have no kernel"))

@@ -11,9 +11,8 @@ from records import around, counted, kernel, mlp, of_ranks
 from pytest_kernelprof.analysis.metric_values import rate_metrics, with_said
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Metric, Profile, Verdict
-from pytest_kernelprof.records.recording import Work
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour, Work
 from pytest_kernelprof.summary import advice
 from pytest_kernelprof.summary.verdicts import causes_of, verdict_line
 

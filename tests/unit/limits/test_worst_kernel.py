@@ -10,8 +10,8 @@ from records import CPU, H200, absent, calls_of, counted, kernel, of_ranks, prof
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Hit, Kernel, Profile, Verdict
+from pytest_kernelprof.records.recording import Integrity
 
 NOT_TRITON = "not compiled by Triton, or no longer in memory"
 

@@ -25,9 +25,8 @@ from pytest_kernelprof.measure.callables import CLOSE, CompareBy, Contest, conte
 from pytest_kernelprof.measure.policy import Plan, Progress, no_progress
 from pytest_kernelprof.profiler import unprofiled_rounds
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Profile
-from pytest_kernelprof.records.recording import MemoryUse
+from pytest_kernelprof.records.recording import Conditions, MemoryUse, Neighbour
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 TIMES = {"a": 10.0, "b": 20.0, "c": 30.0}

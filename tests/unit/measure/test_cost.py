@@ -15,13 +15,13 @@ from nvml_double import Driver, forget, installed
 
 from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.distributed import agreement
-from pytest_kernelprof.gpu import bindings, inventory, usage_lock
+from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
-from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.recording import Integrity
 
 X = torch.ones(4)
 COUNTS = Needs()
@@ -36,7 +36,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(agreement, "gpu_lock", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(usage_lock, "_share", lambda *_: None)
     monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
-    monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
+    monkeypatch.setattr(inventory, "_bound", [CudaDouble().functions()])
     monkeypatch.setattr(torch_profiler, "prime", lambda device: torch_profiler.Primed())
     monkeypatch.setattr(sessions, "profile_rounds", recorded)
     forget()

@@ -36,9 +36,9 @@ from pytest_kernelprof.measure.policy import (
 from pytest_kernelprof.measure.runner import Measurement, Run, measure, measure_once
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
 from pytest_kernelprof.profiler.unprofiled_rounds import RepeatedCall
-from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.metrics import Rated
 from pytest_kernelprof.records.profile import Bound, Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Integrity
 
 X = torch.ones(4)
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})

@@ -16,9 +16,8 @@ from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.outcome import Conclusion, Records, Request, conclude
 from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.records.comparison import ProfileComparison
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile, Verdict
-from pytest_kernelprof.records.recording import Work
+from pytest_kernelprof.records.recording import Integrity, Work
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 

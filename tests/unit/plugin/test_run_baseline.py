@@ -22,8 +22,8 @@ from pytest_kernelprof.measure.policy import (
 )
 from pytest_kernelprof.plugin.run_baseline import Baseline, baseline_of, write_profiles
 from pytest_kernelprof.records.document import Test
-from pytest_kernelprof.records.environment import Conditions, Integrity
 from pytest_kernelprof.records.profile import Profile, Verdict
+from pytest_kernelprof.records.recording import Conditions, Integrity
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.summary.verdicts import verdict_line
 

@@ -12,13 +12,13 @@ from records import H200, MLP, counted, kernel, mlp, profile
 
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.baselines.snapshots import from_text, kept_of, to_text
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.records.comparison import KEPT_COUNTS, KeptTest, SnapshotReport
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import Integrity
 
 COUNTED = [counted(name, 0, 0) for name in KEPT_COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)

@@ -21,7 +21,7 @@ from cuda_double import GPU, CudaDouble, other_functions
 from torch._subclasses import FakeTensorMode
 
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.gpu import bindings, conditions, inventory, nvml
+from pytest_kernelprof.gpu import conditions, inventory, nvml
 from pytest_kernelprof.gpu.inventory import current_device, synchronize, try_to_synchronize
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
@@ -65,7 +65,7 @@ PATCHED = [
 def cuda(monkeypatch: pytest.MonkeyPatch) -> CudaDouble:
     """A machine with a GPU."""
     double = CudaDouble()
-    monkeypatch.setattr(bindings, "_bound", [double.functions()])
+    monkeypatch.setattr(inventory, "_bound", [double.functions()])
     monkeypatch.setattr(conditions, "no_times", lambda device: {})
     monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
     return double
@@ -146,8 +146,8 @@ def test_a_sentinel_that_cannot_be_launched_leaves_nothing_running(
     def broken(cycles: int) -> None:
         raise KeyboardInterrupt
 
-    functions: Any = bindings._bound[0]
-    monkeypatch.setattr(bindings, "_bound", [other_functions(functions, sleep=broken)])
+    functions: Any = inventory._bound[0]
+    monkeypatch.setattr(inventory, "_bound", [other_functions(functions, sleep=broken)])
     with pytest.raises(KeyboardInterrupt):
         Session(GPU, stacks=False).__enter__()
 
@@ -193,7 +193,7 @@ def test_what_keeps_a_profiler_from_starting_is_told(monkeypatch: pytest.MonkeyP
     def refuses(_: object) -> None:
         raise ValueError("no more")
 
-    monkeypatch.setattr(bindings.bind(torch).profiler, "start_trace", refuses)
+    monkeypatch.setattr(inventory.bind(torch).profiler, "start_trace", refuses)
     with pytest.raises(ProfilerUnavailable, match="cannot be started: ValueError: no more"):
         measure(lambda: X + 1, Plan("cpu"))
     monkeypatch.undo()
@@ -202,13 +202,13 @@ def test_what_keeps_a_profiler_from_starting_is_told(monkeypatch: pytest.MonkeyP
 def test_an_interrupt_while_it_starts_leaves_nothing_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starts = bindings.bind(torch).profiler.start_trace
+    starts = inventory.bind(torch).profiler.start_trace
 
     def interrupted(self: object) -> None:
         starts(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bindings.bind(torch).profiler, "start_trace", interrupted)
+    monkeypatch.setattr(inventory.bind(torch).profiler, "start_trace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measure(lambda: X + 1, Plan("cpu"))
     monkeypatch.undo()
@@ -350,12 +350,12 @@ def test_code_that_has_no_working_directory_keeps_its_lines(
 
 
 def test_buffers_that_are_kept_are_plain_whatever_mode_the_first_test_is_in() -> None:
-    bindings.bind(torch)
-    with FakeTensorMode(), torch.inference_mode(), torch.device("meta"), bindings.without_modes():
+    inventory.bind(torch)
+    with FakeTensorMode(), torch.inference_mode(), torch.device("meta"), inventory.without_modes():
         kept = torch.zeros(4, device="cpu")
     assert type(kept) is torch.Tensor
     assert not kept.is_inference()
-    with torch.inference_mode(), bindings.without_modes():
+    with torch.inference_mode(), inventory.without_modes():
         torch.amax(torch.zeros(2, 4), 1, out=torch.zeros(2))
     kept.add_(1)
 
@@ -395,7 +395,7 @@ def test_an_error_that_does_not_last_breaks_nothing(
     functions: Any = cuda.functions()
     stream = mock.Mock(query=query)
     once = other_functions(functions, default_stream=lambda: stream)
-    monkeypatch.setattr(bindings, "_bound", [once])
+    monkeypatch.setattr(inventory, "_bound", [once])
     inventory.look_after("test_a.py::test_it")
     inventory.refuse_broken()
 
@@ -411,7 +411,7 @@ def test_torch_211_gets_something_to_end_where_a_thread_left_its_collection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """That torch refuses to start as long as the thread that starts has nothing to end."""
-    functions, ended = bindings.bind(torch), list[str]()
+    functions, ended = inventory.bind(torch), list[str]()
 
     class Stuck(torch.profiler._KinetoProfile):
         def start(self) -> None:
@@ -432,7 +432,7 @@ def test_torch_211_gets_something_to_end_where_a_thread_left_its_collection(
         enable_profiler=lambda config, activities: ended.append("pushed"),
         disable_profiler=disable,
     )
-    monkeypatch.setattr(bindings, "_bound", [stuck])
+    monkeypatch.setattr(inventory, "_bound", [stuck])
     with Session(CPU, stacks=False) as one, one.round():
         X + 1
     assert ended == ["pushed", "ended"]

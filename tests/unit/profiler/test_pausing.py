@@ -10,7 +10,7 @@ import pytest
 import torch
 from cuda_double import GPU, CudaDouble, other_functions
 
-from pytest_kernelprof.gpu import bindings
+from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.gpu.inventory import current_device
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.autotuning import Pauses
@@ -26,7 +26,7 @@ Toggle = Callable[[bool, set[Any]], None]
 def toggled_by(monkeypatch: pytest.MonkeyPatch, toggle: Toggle) -> None:
     """Have collection switched by this."""
     functions = other_functions(CudaDouble().functions(), toggle_collection=toggle)
-    monkeypatch.setattr(bindings, "_bound", [functions])
+    monkeypatch.setattr(inventory, "_bound", [functions])
 
 
 class Profiler:
@@ -55,7 +55,7 @@ class OfTheCpu:
 
 @pytest.fixture(autouse=True)
 def _cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
+    monkeypatch.setattr(inventory, "_bound", [CudaDouble().functions()])
 
 
 def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not(
@@ -115,8 +115,8 @@ def test_a_thread_that_the_session_does_not_see_does_not_pause_it(
 def test_neither_the_cpu_nor_a_capture_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.profiler.profile():
         assert not Pauses(current_device("cpu"), NAMES).pause()
-        capturing = other_functions(bindings.bind(torch), is_capturing=lambda: True)
-        monkeypatch.setattr(bindings, "_bound", [capturing])
+        capturing = other_functions(inventory.bind(torch), is_capturing=lambda: True)
+        monkeypatch.setattr(inventory, "_bound", [capturing])
         assert not Pauses(GPU, NAMES).pause()
 
 

@@ -15,9 +15,8 @@ from records import comparison, counted, mlp, timed
 from pytest_kernelprof.records import codec
 from pytest_kernelprof.records.comparison import KernelChange, MetricDelta
 from pytest_kernelprof.records.document import Document, Run, Test, pack
-from pytest_kernelprof.records.environment import Environment
 from pytest_kernelprof.records.profile import Profile, Verdict
-from pytest_kernelprof.records.recording import Recording
+from pytest_kernelprof.records.recording import Environment, Recording
 from pytest_kernelprof.system import Real
 
 KEPT = Verdict(limit="max_kernels", outcome="passed", metric="kernels", allowed=6, measured=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_kernelprof.records.codec import decode, encode
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 
 ROUGH = Conditions(
     blocks=4,

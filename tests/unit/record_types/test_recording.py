@@ -12,14 +12,15 @@ from corpus import FOLDER, NAMES, document
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.recording import (
     NOTHING_NOTED,
     ChildProcesses,
+    Conditions,
     GraphNodes,
     HostTimings,
     KernelSpills,
     MemoryUse,
+    Neighbour,
     Recording,
     Roofline,
     Work,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from records import kernel, mlp
 
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import STATUSES, Metric, Status, Verdict
+from pytest_kernelprof.records.recording import Integrity
 
 
 def test_a_kernel_knows_its_short_name() -> None:

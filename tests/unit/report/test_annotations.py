@@ -19,8 +19,8 @@ from pytest_kernelprof.records.comparison import (
     SnapshotReport,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Place, Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.github import (
     MOST_BYTES,
     annotations_of,

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from records import MLP, MUL, held_to, kernel, mlp, profile
 
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword, parse_limit
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Kernel, Place
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.report.failure import failure_message, with_command, worse_message
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line

@@ -11,8 +11,8 @@ import pytest
 from records import CPU, absent, calls_of, counted, timed
 
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.files import FORMS, benchmarks_of
 
 HOSTILE = 'test_x.py::test_it[<b>"|\n\x1b[31m\u202e😀\\ud800\0]'

@@ -11,8 +11,8 @@ from records import comparison
 
 from pytest_kernelprof.records.comparison import Paired
 from pytest_kernelprof.records.document import ComparedCallable
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import Verdict
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.summary.verdicts import comparison_line, headline

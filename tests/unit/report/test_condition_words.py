@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.records.environment import Conditions, Neighbour
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.summary import wording
 
 ROUGH = Conditions(

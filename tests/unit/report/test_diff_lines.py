@@ -13,8 +13,8 @@ from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_sides
 from pytest_kernelprof.kernel_names.short_names import kept_name
 from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, TracesComparison
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Kernel, Profile
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.commands import processes_words
 from pytest_kernelprof.report.kernel_tables import (
     change_table,

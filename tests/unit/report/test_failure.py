@@ -10,11 +10,11 @@ import pytest
 from records import MLP, MUL, around, counted, held_to, kernel, mlp, profile, timed
 
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Copy, HostShares, Place, Profile, Wait
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
 from pytest_kernelprof.report.failure import code_of, error_message, failure_message
 
 

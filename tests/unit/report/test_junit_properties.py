@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from records import CPU, absent, calls_of, counted, timed
 
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.files import properties_of
 
 OVER = Verdict(limit="max_kernels", outcome="failed")

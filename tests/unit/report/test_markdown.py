@@ -41,8 +41,8 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Copy, Mismatch, Place, Profile, Verdict, Wait
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 
 NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)

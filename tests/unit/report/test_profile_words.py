@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from records import CPU, H200, counted, mlp, profile
 
-from pytest_kernelprof.records.environment import Conditions, Environment, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Bound, Place, Profile
+from pytest_kernelprof.records.recording import Conditions, Environment, Integrity, Neighbour
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.verdicts import footing, integrity_words
 

@@ -14,7 +14,6 @@ from terminal_double import Terminal
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import (
     Bound,
@@ -28,6 +27,7 @@ from pytest_kernelprof.records.profile import (
     Verdict,
     Wait,
 )
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.tables import Line, Style, plain, width_of
 from pytest_kernelprof.report.terminal import (

@@ -26,8 +26,8 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Cause, Place, Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.summary.advice import (
     commands_of,
     cure_words,

@@ -22,8 +22,8 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
 from pytest_kernelprof.summary.comparisons import (
     BaselineSummary,
     baseline_summaries,

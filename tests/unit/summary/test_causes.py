@@ -12,7 +12,7 @@ from records import GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, time
 from pytest_kernelprof.baselines.protocol import Done
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
 from pytest_kernelprof.baselines.verdict import judge
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
@@ -26,7 +26,6 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Conditions, Neighbour
 from pytest_kernelprof.records.profile import (
     Bound,
     Cause,
@@ -37,6 +36,7 @@ from pytest_kernelprof.records.profile import (
     Verdict,
     Wait,
 )
+from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.run import summary_of

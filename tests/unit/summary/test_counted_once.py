@@ -14,8 +14,8 @@ from pytest_kernelprof.records.comparison import (
     RunComparison,
 )
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Profile, Status, Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.summary.run import summary_of
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from records import CPU, GELU, MLP, MUL, held_to, kernel, of_ranks, profile
 
 from pytest_kernelprof.baselines.snapshots import compare, kept_of
-from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
 from pytest_kernelprof.records.comparison import ProfileComparison, Source
 from pytest_kernelprof.records.profile import (

@@ -6,8 +6,8 @@ import pytest
 from records import CPU, mlp, profile
 
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
 from pytest_kernelprof.summary.run import summary_of
 
 

@@ -17,8 +17,8 @@ from pytest_kernelprof.records.comparison import (
     TimedPair,
 )
 from pytest_kernelprof.records.document import Run, Test, TestOutcome
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Place, Profile, Status, Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import summary_of
 

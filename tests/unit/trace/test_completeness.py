@@ -14,8 +14,7 @@ from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, readin
 from msgspec import structs, to_builtins
 
 from pytest_kernelprof.records.codec import VERSION
-from pytest_kernelprof.records.environment import Integrity
-from pytest_kernelprof.records.recording import GraphNodes, Recording
+from pytest_kernelprof.records.recording import GraphNodes, Integrity, Recording
 from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.integrity import check_integrity
 

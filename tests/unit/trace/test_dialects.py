@@ -11,7 +11,7 @@ from built import Event, annotation, call, kernel, launched, operator, profile_o
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.records.environment import Origin
+from pytest_kernelprof.records.recording import Origin
 from pytest_kernelprof.trace.reader import read_trace
 
 SYNC = call("cudaDeviceSynchronize", 900, 900)

@@ -10,7 +10,7 @@ from records import profile
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import require_clock
-from pytest_kernelprof.records.environment import Integrity
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.trace.integrity import check_integrity
 
 TIMINGS = {"latency_us": [0.0] * 2, "dispatch_us": [0.0] * 2, "floor_us": [0.0] * 2}

@@ -16,8 +16,8 @@ from pytest_kernelprof.records.comparison import (
     Source,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.environment import Environment, Integrity
 from pytest_kernelprof.records.profile import Copy, Kernel, Place, Wait
+from pytest_kernelprof.records.recording import Environment, Integrity
 
 SOURCES: tuple[Source, ...] = ("snapshot", "revision", "run")
 TEXTS = (

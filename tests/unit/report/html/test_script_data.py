@@ -13,10 +13,9 @@ from rounds import Recording, kept, kernels_of, profile_of, round_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
-from pytest_kernelprof.records.environment import Integrity
 from pytest_kernelprof.records.profile import Gaps, Profile, Timeline, Verdict
-from pytest_kernelprof.report.html.page import drawn_of
-from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.records.recording import Integrity
+from pytest_kernelprof.report.html.page import ScriptData, drawn_of
 
 
 def block(*profiles: Profile) -> dict[str, Any]:
