@@ -131,6 +131,7 @@ def device_metrics(
     computing = kernels & ~acts.name.that(communicates)
     ran = reading.activities_of_call.any(axis=1)
     spans = _busy_and_span(reading, line)
+    registers, shared = map(_numbers, (acts.registers, acts.shared_memory))
     rounds: dict[str, list[float]] = {
         "kernels": _per_round(reading, kernels),
         "launches": _per_round(reading, reading.launches & ran, of_round=reading.round_of_call),
@@ -142,8 +143,8 @@ def device_metrics(
         "gpu_busy": [busy / 1e3 for busy, _ in spans],
         "gpu_span": [span / 1e3 for _, span in spans],
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
-        "registers": _most_per_round(reading, kernels, acts.registers),
-        "shared_memory": _most_per_round(reading, kernels, acts.shared_memory),
+        "registers": _most_per_round(reading, kernels, registers),
+        "shared_memory": _most_per_round(reading, kernels, shared),
     }
     of_calls = allowed_spans(reading, "syncs")
     less: dict[str, list[float]] = {
@@ -155,31 +156,40 @@ def device_metrics(
     if lost := unrecorded_memsets(reading):
         why = f"not available: {lost} memset calls have no memset in the trace"
         found["memsets"] = absent("memsets", why)
-    launched = acts.registers.codes[kernels & (reading.round_of_activity != NO_ID)]
-    if not np.array(acts.registers.values, np.int64)[launched].all():
-        found |= {name: absent(name, _NO_LAUNCHES) for name in ("registers", "shared_memory")}
+    unknown = {"registers": kernels & (registers <= 0), "shared_memory": kernels & (shared < 0)}
+    unknown |= _by_direction(reading, "memcpy_bytes", copies & (acts.bytes < 0))
+    for name in (one for one, of in unknown.items() if any(_per_round(reading, of))):
+        what = name.replace("_", " ") + (" of each copy" if "memcpy" in name else " of each kernel")
+        why = f"not available: the trace does not have the {what}"
+        found[name] = replace(absent(name, why), low=0.0)
     return found
 
 
-_NO_LAUNCHES = "not available: the trace does not say how its kernels were launched"
+def _numbers(of: Coded[int]) -> Ints:
+    return np.array(of.values, np.int64)[of.codes]
 
 
-def _most_per_round(reading: Reading, kernels: Bools, of: Coded[int]) -> list[float]:
+def _most_per_round(reading: Reading, kernels: Bools, needs: Ints) -> list[float]:
     """Of each round, the most that one of its kernels has."""
     rows = (kernels & (reading.round_of_activity != NO_ID)).nonzero()[0]
     most = np.zeros(reading.rounds, np.int64)
-    needs = np.array(of.values, np.int64)[of.codes[rows]]
-    np.maximum.at(most, reading.round_of_activity[rows], needs)
+    np.maximum.at(most, reading.round_of_activity[rows], needs[rows])
     return [int(one) for one in most]
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
-    acts = reading.trace.activities
-    size, direction = acts.bytes, directions(acts.name)
-    which = {"": copies, **{f"_{d}": copies & direction.are(d) for d in DIRECTIONS}}
-    counts = {f"memcpys{suffix}": _per_round(reading, of) for suffix, of in which.items()}
-    sizes = {f"memcpy_bytes{suffix}": _per_round(reading, of, size) for suffix, of in which.items()}
-    return counts | sizes
+    weights = {"memcpys": None, "memcpy_bytes": reading.trace.activities.bytes}
+    return {
+        name: _per_round(reading, of, weight)
+        for metric, weight in weights.items()
+        for name, of in _by_direction(reading, metric, copies).items()
+    }
+
+
+def _by_direction(reading: Reading, name: str, copies: Bools) -> dict[str, Bools]:
+    """These copies, by the metric of that name and by those of it with a direction."""
+    ways = directions(reading.trace.activities.name)
+    return {name: copies, **{f"{name}_{d}": copies & ways.are(d) for d in DIRECTIONS}}
 
 
 def _per_round(

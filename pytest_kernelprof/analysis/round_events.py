@@ -63,19 +63,25 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
     if reading.trace.device_kind == "cpu":
         return _operators_as_kernels(reading, rows)
     acts: Any = reading.trace.activities
-    launch = (acts.grid, acts.block, acts.registers, acts.shared_memory, acts.device, acts.stream)
+    launch, shared = (acts.grid, acts.block, acts.registers), acts.shared_memory[rows].tolist()
     return tuple(
         map(
             profile.Kernel,
             acts.name[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             *(column[rows].tolist() for column in launch),
+            _known(shared),
+            *(column[rows].tolist() for column in (acts.device, acts.stream)),
             _names_of_calls(reading, reading.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
             repeat(""),
             allowed(reading, "kernels", rows),
         )
     )
+
+
+def _known(sizes: Iterable[int]) -> list[int | None]:
+    return [None if size < 0 else size for size in sizes]
 
 
 def allowed(reading: Reading, kind: str, rows: Ints) -> NDArray[np.object_]:
@@ -116,7 +122,7 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[profile.Copy, ...]:
             profile.Copy,
             acts.name[rows].tolist(),
             directions(acts.name[rows]).tolist(),
-            acts.bytes[rows].tolist(),
+            _known(acts.bytes[rows].tolist()),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             chains(reading, operators_of_activities(reading, rows)),
             repeat(""),

@@ -543,10 +543,18 @@ def _is_reconfigured(
     old: Numbered, new: Numbered, rows: Numbers, others: Numbers
 ) -> NDArray[np.bool_]:
     """Whether kernels are launched otherwise, or spill otherwise, where both sides tell."""
+    if not len(rows):
+        return np.zeros(0, bool)
     before, after = old.launches[rows], new.launches[others]
-    spilled = np.abs(old.spills[rows] - new.spills[others]) > 0
-    other: NDArray[np.bool_] = (before != after) & (before > 0) & (after > 0) | spilled
-    return other
+    many = 1 + int(after.max())
+    _, first, groups = np.unique(before * many + after, return_index=True, return_inverse=True)
+    at = zip(rows[first].tolist(), others[first].tolist(), strict=True)
+    launches = [(Keys.launch_of(old.kernels[i]), Keys.launch_of(new.kernels[j])) for i, j in at]
+    different = [
+        any(x != y for x, y in zip(*two, strict=True) if None not in (x, y)) for two in launches
+    ]
+    spilled: NDArray[np.bool_] = np.abs(old.spills[rows] - new.spills[others]) > 0
+    return np.array(different)[groups] | spilled
 
 
 def _kind(

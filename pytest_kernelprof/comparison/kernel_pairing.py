@@ -41,8 +41,7 @@ class Numbered:
 
     Attributes:
         keys: numbers of what they are.
-        launches: numbers of how they are launched: grid, block, registers and shared memory; 0
-            where that is not known.
+        launches: numbers of how they are launched, as ``Keys.launch_of`` has it.
         steps: numbers of the profiler's own steps around them; 0 outside.
         us: durations in microseconds; NaN where not known. spills: likewise, in bytes.
     """
@@ -91,7 +90,7 @@ class Keys:
     def __init__(self, comparable: Callable[[str], str] = comparable_name) -> None:
         self._comparable = functools.cache(comparable)
         self._numbers: dict[tuple[str, str], int] = {}
-        self._launches: dict[tuple[object, ...], int] = {(None,) * 4: 0}
+        self._launches: dict[tuple[object, ...], int] = {}
         self._steps: dict[str, int] = {"": 0}
 
     def of(self, kernels: Sequence[AnyKernel]) -> Numbered:
@@ -127,9 +126,14 @@ class Keys:
         inner = next((one for one in kernel.operators if not one.startswith(STEP)), "")
         return self._numbers.setdefault((inner, self.name_of(kernel)), len(self._numbers))
 
+    @staticmethod
+    def launch_of(kernel: AnyKernel) -> tuple[object, ...]:
+        """Grid, block, registers and shared memory of a kernel; None for what is not known."""
+        sizes = [one if any(one or ()) else None for one in (kernel.grid, kernel.block)]
+        return (*sizes, kernel.registers or None, kernel.shared_memory)
+
     def _launch(self, kernel: AnyKernel) -> int:
-        facts = (kernel.grid, kernel.block, kernel.registers, kernel.shared_memory)
-        return self._launches.setdefault(facts, len(self._launches))
+        return self._launches.setdefault(self.launch_of(kernel), len(self._launches))
 
     def _step(self, kernel: AnyKernel) -> int:
         outermost = kernel.operators[-1] if kernel.operators else ""

@@ -218,7 +218,7 @@ def _evaluate(profile: Profile, limit: Limit) -> Verdict:
         metric = profile.metrics[limit.metric]
         known = metric.low if metric.value is None else metric.value
         whole = profile.metrics[SHARE_OF[limit.metric]] if limit.relative else metric
-        if metric.value is None and known == 0.0:  # nothing is known of its work
+        if metric.value is None and known == 0.0:  # nothing is known of it
             return replace(asked, outcome="not judged", why=metric.why)
         if known is None or (limit.relative and whole.value is None):
             # What no trace holds is no loss of the one that was read.

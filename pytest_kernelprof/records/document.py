@@ -153,8 +153,7 @@ class KernelRow(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         name: full name, demangled: a place in ``names``, as all that follows and is a name.
         duration_us: microseconds on the device (on the CPU: of the operator).
-        grid, block: launch dimensions; zeros on the CPU.
-        registers: registers a thread. shared_memory: bytes a block.
+        grid, block, registers, shared_memory: as of ``Kernel``.
         device, stream: indices as the profiler gives them.
         launch: the host call that launched it.
         operators: operators around the launch, from the inside out.
@@ -166,7 +165,7 @@ class KernelRow(msgspec.Struct, frozen=True, array_like=True):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     registers: int
-    shared_memory: int
+    shared_memory: int | None
     device: int
     stream: int
     launch: int

@@ -201,8 +201,9 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Attributes:
         name: full name, demangled.
         duration_us: microseconds on the device (on the CPU: of the operator).
-        grid, block: launch dimensions; zeros on the CPU.
-        registers: registers a thread. shared_memory: bytes a block.
+        grid, block: launch dimensions; zeros on the CPU, and where not known.
+        registers: registers a thread; 0 where not known. shared_memory: bytes a block; None where
+            the trace does not have it.
         device, stream: indices as the profiler gives them.
         launch: the host call that launched it; "unknown" where the profiler records none.
         operators: operators around the launch, from the inside out.
@@ -217,7 +218,7 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     registers: int
-    shared_memory: int
+    shared_memory: int | None
     device: int
     stream: int
     launch: str
@@ -228,9 +229,9 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     def need(self, metric: str) -> int | None:
         """What the kernel has of one of ``OF_WORST_KERNEL``; None where that is not known."""
-        # Each kernel has registers: a trace that tells of none does not tell of launches.
-        known = getattr(self, metric) if self.registers or metric == "spills" else None
-        return known if isinstance(known, int) else None
+        known = getattr(self, metric)
+        is_absent = metric == "registers" and not known  # each kernel has some
+        return known if isinstance(known, int) and not is_absent else None
 
     @property
     def short_name(self) -> str:
@@ -244,13 +245,13 @@ class Copy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Attributes:
         name: for example "Memcpy DtoH (Device -> Pageable)".
         direction: "h2d", "d2h", "d2d" or "p2p".
-        bytes: size. duration_us: microseconds on the device.
+        bytes: size; None where the trace does not have it. duration_us: microseconds on the device.
         operators, source, allowed: as for kernels.
     """
 
     name: str
     direction: str
-    bytes: int
+    bytes: int | None
     duration_us: float
     operators: tuple[str, ...]
     source: str = ""

@@ -245,7 +245,7 @@ def _line(profile: Profile, one: Kernel | Copy | Wait) -> str:
 def copy_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
     """Make a table of the memory copies. ``guilty``: those that a limit fails by, from 0."""
     rows = [
-        replace(_call_row(profile, one, one.name), us=one.duration_us, bytes=one.bytes)
+        replace(_call_row(profile, one, one.name), us=one.duration_us, bytes=one.bytes or 0)
         for one in profile.copies
     ]
     return launch_table(Nouns("copy", "called by", "GPU"), _folded(_marked(rows, guilty), most))

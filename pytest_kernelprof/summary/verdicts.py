@@ -810,7 +810,7 @@ def _waits(verdict: Verdict, profile: Profile) -> Cause:
 def _copies(verdict: Verdict, profile: Profile) -> Cause:
     copies = verdict.counted(profile.copies).values()
     cause = _most_of([(one.name, wording.chain(one.operators), one.source) for one in copies])
-    size = format_bytes(sum(one.bytes for one in copies))
+    size = format_bytes(sum(one.bytes or 0 for one in copies))
     return Cause(f"copied {size}: {cause.text}", cause.place) if copies else cause
 
 

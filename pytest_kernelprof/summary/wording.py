@@ -270,12 +270,14 @@ def amount(unit: str, value: float) -> str:
 
 
 def configuration(old: KernelSide, new: KernelSide) -> str:
-    """What of a kernel's launch and resources is different: ``registers 128 -> 255``."""
+    """What of a kernel's launch and resources is different, of what both sides know:
+    ``registers 128 -> 255``."""
+    shared = (old.shared_memory, new.shared_memory)
     pairs = {
-        "grid": ["x".join(map(str, one.grid or ())) for one in (old, new)],
-        "block": ["x".join(map(str, one.block or ())) for one in (old, new)],
-        "registers": [str(one.registers) for one in (old, new)],
-        "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
+        "grid": ["x".join(map(str, one.grid)) for one in (old, new) if one.grid and any(one.grid)],
+        "block": ["x".join(map(str, b)) for b in (old.block, new.block) if b and any(b)],
+        "registers": [str(one.registers) for one in (old, new) if one.registers],
+        "shared memory": [format_bytes(one) for one in shared if one is not None],
         "spills": [str(one.spills) for one in (old, new) if isinstance(one.spills, int)],
     }
     return ", ".join(f"{it} {' -> '.join(two)}" for it, two in pairs.items() if len({*two}) == 2)

@@ -28,7 +28,8 @@ Number = int | str  # ROCm writes some numbers as text, "2560" or "0x0"
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
-    """The arguments that we read. Absent ids are ``NO_ID``, absent figures zero."""
+    """The arguments that we read. Absent ids and sizes in bytes are ``NO_ID``, other figures zero,
+    which no launch has."""
 
     # In the order of the file, in which msgspec finds them fastest.
     external_id: Number = msgspec.field(name="External id", default=NO_ID)
@@ -36,9 +37,9 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     context: Number = NO_ID
     stream: Number = NO_ID
     correlation: Number = NO_ID
-    bytes: Number = 0
+    bytes: Number = NO_ID
     registers: Number = msgspec.field(name="registers per thread", default=0)
-    shared_memory: float | str = msgspec.field(name="shared memory", default=0)
+    shared_memory: float | str = msgspec.field(name="shared memory", default=NO_ID)
     grid: tuple[int, int, int] | str = _NO_DIMENSIONS
     block: tuple[int, int, int] | str = _NO_DIMENSIONS
 
@@ -73,9 +74,9 @@ class _AnyArgs(ArgsWithInputs, gc=False, frozen=True):
     stream: Any = None
     hsa_queue: Any = None
     sycl_queue: Any = msgspec.field(name="sycl queue", default=None)
-    bytes: Any = 0
+    bytes: Any = NO_ID
     registers: Any = msgspec.field(name="registers per thread", default=0)
-    shared_memory: Any = msgspec.field(name="shared memory", default=0)
+    shared_memory: Any = msgspec.field(name="shared memory", default=NO_ID)
     grid: Any = _NO_DIMENSIONS
     block: Any = _NO_DIMENSIONS
 

@@ -166,7 +166,7 @@ def _launch(clock: _Clock, one: Launched, us: float) -> Iterator[Event]:
     clock.device = started + us
     on_device = {"correlation": clock.correlation, "device": 0, "stream": 7}
     shape = {"grid": [64, 1, 1], "block": [_THREADS, 1, 1], "registers per thread": one.registers}
-    shape |= {"shared memory": one.shared_memory} if one.shared_memory else {}
+    shape |= {"shared memory": one.shared_memory}
     yield _span("kernel", one.name, started, us, 7, **on_device, **shape)
 
 

@@ -73,6 +73,35 @@ def test_markers_judge_a_loaded_trace_without_a_gpu(run: Run, workers: str) -> N
     )
 
 
+def test_what_a_trace_does_not_say_of_launches_and_copies_is_not_judged(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    launch = {"registers per thread": 32, "grid": [1, 1, 1], "block": [128, 1, 1]}
+    ids = [{"correlation": n, "device": 0, "stream": 7} for n in (1, 2)]
+    events = [
+        span("cuda_runtime", "cudaLaunchKernel", 1, 2, 1, **ids[0]),
+        span("kernel", "gemm", 5, 4, 7, **ids[0], **launch),
+        span("cuda_runtime", "cudaMemcpyAsync", 11, 2, 1, **ids[1]),
+        span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 15, 4, 7, **ids[1]),
+    ]
+    (pytester.path / "worker.json").write_text(json.dumps({**DEVICE, "traceEvents": events}))
+    code = [
+        LIMITED.replace("max_kernels(2)", limit).replace("_it", f"_{n}")
+        for n, limit in enumerate(('max_shared_memory("1 KB")', 'max_memcpy_bytes("1 KB")',
+                                   "max_registers(32)", "max_memcpys(1)"))
+    ]  # fmt: skip
+    result = run("".join(code), "-rs", "-v", device=None)
+    result.assert_outcomes(passed=2, skipped=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*max_shared_memory*: shared_memory not known of 1 of 1 kernels: gemm (not available: "
+            "the trace does not have the shared memory of each kernel)*",
+            "*max_memcpy_bytes*: not available: the trace does not have the memcpy bytes of each "
+            "copy*",
+        ]
+    )
+
+
 @pytest.mark.usefixtures("one_step")
 def test_the_profile_is_handed_back_and_is_one_of_the_test(run: Run) -> None:
     result = run(

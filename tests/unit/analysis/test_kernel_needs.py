@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import Event, launched, profile_of, round_of
+from built import Event, call, copy, launched, profile_of, round_of
 from corpus import record, recorded
 from msgspec.structs import replace
 
@@ -49,8 +49,59 @@ def test_a_trace_that_does_not_tell_of_one_kernel_has_neither(tmp_path: Path) ->
         tmp_path, round_of(0, 0, 90), needing("a", 10, 1, 40, 64), launched("b", 40, 2)
     )
     assert (profile.registers, profile.shared_memory) == (None, None)
-    assert "does not say how its kernels were launched" in profile.metrics["registers"].why
+    assert profile.metrics["registers"].why == (
+        "not available: the trace does not have the registers of each kernel"
+    )
     assert [one.need("registers") for one in profile.kernels] == [40, None]
+
+
+@pytest.mark.parametrize("dialect", ["today", "ROCm", "2021"])
+@pytest.mark.parametrize("lost", ["registers per thread", "shared memory", "grid", "block"])
+def test_each_fact_of_a_launch_may_be_missing_by_itself(
+    tmp_path: Path, lost: str, dialect: str
+) -> None:
+    events = [*needing("a", 10, 1, 40, 64), *needing("b", 40, 2, 24, 0)]
+    for one in events[1::2]:
+        one["args"] |= {"grid": [2, 1, 1], "block": [128, 1, 1]}
+        one["args"] |= {} if dialect == "today" else {"stream": None, "hsa_queue": 3}
+        one["cat"] = "Kernel" if dialect == "2021" else "kernel"
+    del events[3]["args"][lost]
+    profile = profile_of(tmp_path, round_of(0, 0, 90), *events)
+    a, b = profile.kernels
+    known = {
+        "registers per thread": 24,
+        "shared memory": 0,
+        "grid": (2, 1, 1),
+        "block": (128, 1, 1),
+    }
+    known |= {lost: {"registers per thread": 0, "shared memory": None}.get(lost, (0, 0, 0))}
+    assert (b.registers, b.shared_memory, b.grid, b.block) == tuple(known.values())
+    assert (a.registers, a.shared_memory, a.grid, a.block) == (40, 64, (2, 1, 1), (128, 1, 1))
+    assert b.need("registers") == (None if lost == "registers per thread" else 24)
+    assert b.need("shared_memory") == (None if lost == "shared memory" else 0)
+    assert profile.registers == (None if lost == "registers per thread" else 40)
+    assert profile.shared_memory == (None if lost == "shared memory" else 64)
+
+
+@pytest.mark.parametrize("dialect", ["today", "2021"])
+def test_a_copy_of_unknown_size_is_counted_and_not_sized(tmp_path: Path, dialect: str) -> None:
+    ways = ("HtoD (Pageable -> Device)", "DtoH (Device -> Pinned)")
+    events = [
+        event
+        for at, way in enumerate(ways, 1)
+        for event in (call("cudaMemcpyAsync", 10 * at, at), copy(f"Memcpy {way}", 10 * at + 5, at))
+    ]
+    del events[3]["args"]["bytes"]
+    for one in events[1::2]:
+        one["cat"] = "Memcpy" if dialect == "2021" else one["cat"]
+    profile = profile_of(tmp_path, round_of(0, 0, 90), *events)
+    assert [one.bytes for one in profile.copies] == [4, None]
+    assert (profile.memcpys, profile.memcpys_d2h) == (2, 1)
+    assert (profile.memcpy_bytes, profile.memcpy_bytes_d2h) == (None, None)
+    assert (profile.memcpy_bytes_h2d, profile.memcpy_bytes_d2d) == (4, 0)
+    assert profile.metrics["memcpy_bytes_d2h"].why == (
+        "not available: the trace does not have the memcpy bytes d2h of each copy"
+    )
 
 
 def test_what_is_no_kernel_of_the_rounds_needs_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from itertools import groupby
+from typing import Any
 
 import msgspec
 import pytest
@@ -221,6 +222,20 @@ def test_other_spills_are_told_where_both_sides_know_them() -> None:
     assert (change.baseline.spills, change.current.spills) == (0, 7_872)
     for one, other in ((0, 0), (None, 7_872), (0, "not compiled by Triton"), (7_872, None)):
         assert not diff(spilling(one), spilling(other)).retimed
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [{"grid": (0, 0, 0)}, {"block": (0, 0, 0)}, {"registers": 0}, {"shared_memory": None}],
+)
+def test_what_one_side_does_not_know_of_a_launch_is_no_change(unknown: dict[str, Any]) -> None:
+    known = [msgspec.structs.replace(one, block=(128, 1, 1), registers=32) for one in MLP]
+    less = [msgspec.structs.replace(one, **unknown) for one in known]
+    other = [msgspec.structs.replace(one, **{"grid": (2, 1, 1), **unknown}) for one in known]
+    assert not diff(known, less).retimed
+    assert not diff(less, less).retimed
+    changes = {one.kind for one in diff(known, other).retimed}
+    assert changes == (set() if "grid" in unknown else {"reconfigured"})
 
 
 def test_where_times_are_no_comparison_none_is_told() -> None:

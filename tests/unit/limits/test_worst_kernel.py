@@ -111,9 +111,9 @@ def test_spills_that_nobody_asked_for_are_not_judged_and_say_why() -> None:
 
 
 def test_a_trace_without_launch_configurations_is_not_judged() -> None:
-    unknown = replace(
-        call(needing("k", 0)), metrics={**BOTH.metrics, "registers": absent("registers")}
-    )
+    nothing = replace(needing("k", 0), shared_memory=None)
+    lost = {name: absent(name) for name in ("registers", "shared_memory")}
+    unknown = replace(call(needing("k")), kernels=(nothing,), metrics={**BOTH.metrics, **lost})
     for name, allowed in (("max_registers", 255), ("max_shared_memory", "1 MB")):
         assert verdict(unknown, name, allowed).outcome == "not judged"
 
