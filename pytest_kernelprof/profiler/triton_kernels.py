@@ -58,14 +58,17 @@ def spills_of(kernels: Iterable[Kernel]) -> tuple[KernelSpills, ...]:
     for one in _compiled():
         made = getattr(one, "metadata", one)
         width = getattr(getattr(made, "target", None), "warp_size", 32)
-        # One that never ran has no registers yet.
         key = (one.name, getattr(one, "n_regs", 0), getattr(made, "num_warps", 0) * width)
-        if key in found:
+        # One that never ran has no registers yet, and some traces do not have them.
+        if key in found and key[1]:
             found[key].add(_spills(one))
-    return tuple(
-        KernelSpills(*key, some.pop() if len(some) == 1 else _SEVERAL if some else _NOT_FOUND)
-        for key, some in found.items()
-    )
+    return tuple(KernelSpills(*key, _the_one(some)) for key, some in found.items())
+
+
+def _the_one(spills: set[int | str]) -> int | str:
+    if len(spills) == 1:
+        return spills.pop()
+    return f"{_SEVERAL}: {', '.join(sorted(map(str, spills)))}" if spills else _NOT_FOUND
 
 
 def _compiled() -> Iterator[Any]:

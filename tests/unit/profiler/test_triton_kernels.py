@@ -159,9 +159,33 @@ def test_two_of_one_name_that_spill_differently_are_not_told_apart(source: Any) 
     few = compiled(source.spilling, 2048, local=664, **source.FEW_REGISTERS)
     more = compiled(source.spilling, 1024, local=300, **source.FEW_REGISTERS)
     assert launch(few) == launch(more)
+    each = sorted(
+        sum(int(said(made, rf"(\d+) bytes spill {what}")) for what in ("stores", "loads"))
+        for made in (few, more)
+    )
     assert spills(launch(few)) == [
-        "several compiled kernels are launched like it, and spill differently"
+        f"several compiled kernels are launched like it, and spill differently: {each[0]}, {each[1]}"
     ]
+
+
+def test_one_of_two_that_spills_unknown_is_not_taken_for_the_other(source: Any) -> None:
+    none, unknown = compiled(source.adding), compiled(source.adding, 512, local=4)
+    unknown.n_regs = none.n_regs
+    del unknown.asm["ptx"]
+    assert launch(none) == launch(unknown)
+    (why,) = spills(launch(none))
+    assert str(why).startswith("several compiled kernels are launched like it, and spill diff")
+    assert ": 0, its PTX was not kept" in str(why)
+
+
+def test_a_launch_of_unknown_registers_is_none_of_a_kernel_that_never_ran(source: Any) -> None:
+    made = compiled(source.adding)
+    unknown = launch(made, registers=0)
+    for registers in (None, 0):
+        made.n_regs = registers
+        assert spills(unknown) == [NOT_FOUND]
+    del made.n_regs
+    assert spills(unknown) == [NOT_FOUND]
 
 
 def test_ptx_that_makes_other_code_proves_nothing(source: Any) -> None:
