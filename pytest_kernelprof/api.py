@@ -180,7 +180,8 @@ class Profile:
 
     @property
     def rounds(self) -> int:
-        """How many calls were profiled."""
+        """How many calls were profiled in the session that the kernels are of, as many as
+        ``kernels_of_rounds`` has. A metric has the rounds of later sessions, too."""
         return self.record.rounds
 
     @property

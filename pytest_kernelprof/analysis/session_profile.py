@@ -174,6 +174,19 @@ def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, 
     return structs.replace(profile, **placed)
 
 
+def with_same_lines(profile: Profile, other: Profile) -> Profile:
+    """The same profile of one call, without the lines that it does not have after another one."""
+    placed: dict[str, Any] = {}
+    for _, field, _ in _PARTS:
+        both = zip(getattr(profile, field), getattr(other, field), strict=True)
+        placed[field] = tuple(
+            one if one.source == again.source else structs.replace(one, source="")
+            for one, again in both
+        )
+    ranks = tuple(map(with_same_lines, profile.other_ranks, other.other_ranks))
+    return structs.replace(profile, **placed, other_ranks=ranks)
+
+
 def _with_spills(profile: Profile, noted: Sequence[KernelSpills] | None) -> Profile:
     """The profile with what was found out about each of its kernels."""
     if noted is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
 from pytest_kernelprof import api, errors, system
-from pytest_kernelprof.analysis.session_profile import unmeasured
+from pytest_kernelprof.analysis.session_profile import unmeasured, with_same_lines
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.profiler.operators import registered_operators
@@ -279,7 +280,10 @@ class Ledger:
         record = replace(measurement.profile, place=request.place)
         verdicts = (*evaluate(record, limits, registered_operators), *self._by_baselines(record))
         is_over = any(one.outcome == "failed" for one in verdicts)
-        lined = with_lines_if(self._lines or is_over, measurement)
+        # Each call may have other lines, so those that a limit allows have to be those of as many.
+        judged = [len(record.metrics[one.metric].rounds) for one in limits if one.allow]
+        wanted = self._lines or is_over
+        lined = with_lines_if(max(judged, default=1) if wanted else 0, measurement)
         if lined is not measurement.profile:
             record = replace(lined, place=request.place)
             # Only now is known which lines a limit allows.
@@ -462,14 +466,18 @@ class Ledger:
         return entry.record
 
 
-def with_lines_if(wanted: bool, measurement: Measurement) -> Profile:
+def with_lines_if(runs: int, measurement: Measurement) -> Profile:
     """The profile, with source lines where this rank or another one wants them. It is judged
-    without as well: an error of the extra run hides no verdict."""
+    without as well: an error of the extra runs hides no verdict.
+
+    Args:
+        runs: how many runs have to agree on a line; 0 where none is wanted.
+    """
     attribute, agreement = measurement.attribute, measurement.agreement
-    if attribute is None or not any(agreement.gather("source lines", wanted)):
+    if attribute is None or not (most := max(agreement.gather("source lines", runs))):
         return measurement.profile
     try:
-        return attribute()
+        return functools.reduce(with_same_lines, (attribute() for _ in range(max(1, most))))
     except (Exception, OutcomeException) as error:
         agreement.broke(error)
         return measurement.profile

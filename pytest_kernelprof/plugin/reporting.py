@@ -299,11 +299,12 @@ def _first_line(words: str) -> str:
     """What pytest's short summary has, which in colours, on CI and with -vv repeats all that it is
     given: the first limit without what exceeds it."""
     from pytest_kernelprof.report.failure import MARGINS
+    from pytest_kernelprof.summary.wording import more_exceeded
 
     first, *others = [one for one in words.splitlines() if not one.startswith(MARGINS)] or [""]
     others = [one for one in others if " > " in one or " -> " in one]
     line = _EXCESS.sub(r"\1\2", first)
-    return f"{line} (+{len(others)} more)" if others and "(+" not in line else line
+    return line if "(+" in line else line + more_exceeded(len(others))
 
 
 _EXCESS = re.compile(r"(: (?:[^:]|:(?! ))*? -?> (?:[^:]|:(?! ))*): .*?( \(\+\d+ more .*)?$")

@@ -114,8 +114,8 @@ def _heads(
             more.append(words + lines)
         heads.append(head)
     over = sum(one.outcome == "failed" and not one.in_turn for one in told)
-    also = f" (+{wording.count(over - 1, 'more limit')} exceeded)"
-    if over > 1 and width_of(heads[0] + also) <= _HEAD:
+    also = wording.more_exceeded(over - 1)
+    if also and width_of(heads[0] + also) <= _HEAD:
         heads[0] += also
     return heads, more
 

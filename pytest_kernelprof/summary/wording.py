@@ -289,6 +289,11 @@ def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str
     return [*texts[:most], *([more.format(left)] if left > 0 else [])]
 
 
+def more_exceeded(limits: int) -> str:
+    """`` (+1 more limit exceeded)``; empty for none."""
+    return f" (+{count(limits, 'more limit')} exceeded)" if limits > 0 else ""
+
+
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Items by what they have in common, wherever they stand; in the order of the first of each."""
     found: dict[Key, list[Item]] = {}

@@ -325,6 +325,32 @@ def test_a_limit_allows_a_file_or_its_line(
     result.assert_outcomes(**{outcome: 1})
 
 
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("nth", [0, 1, 2])
+def test_lines_of_one_call_do_not_allow_the_kernels_of_others(
+    run: Run, pytester: pytest.Pytester, every: int, nth: int
+) -> None:
+    """Each call launches as many, and some of them from another line than that which is allowed."""
+    pytester.makepyfile(noisy=LIBRARY)
+    code = """
+import noisy
+calls = []
+def step():
+    calls.append(1)
+    noisy.log(x) if len(calls) % {every} != {nth} else x.sum()
+    return x + 1
+@pytest.mark.max_kernels(1, allow="noisy.py")
+@pytest.mark.kernelprof(rounds=4)
+def test_it(kernel_profile):
+    kernel_profile(step)
+"""
+    result = run(code.format(every=every, nth=nth % every))
+    result.assert_outcomes(failed=1)
+    told = " ".join(" ".join(result.outlines).split())
+    assert "max_kernels: 2 > 1" in told
+    assert "allow= needs known lines (kernel_profile(fn), or stacks=True) and rounds that" in told
+
+
 def test_what_lines_allow_is_shown_apart(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(noisy=LIBRARY)
     result = run(USES + marked('max_kernels(0, allow="noisy.py")'))

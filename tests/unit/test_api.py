@@ -57,6 +57,11 @@ def test_keyword_arguments_reach_the_call_without_pytest() -> None:
     assert [kernel.name for kernel in found.kernels] == ["aten::sum"]
 
 
+def test_rounds_are_those_of_the_session_that_the_kernels_are_of() -> None:
+    found = profile(torch.mm, torch.ones(4, 4), torch.ones(4, 4), device="cpu", rounds=5)
+    assert found.rounds == len(found.kernels_of_rounds()) <= len(found.metrics["kernels"].rounds)
+
+
 def test_a_number_of_rounds_is_taken_of_both_kinds() -> None:
     calls: list[int] = []
     found = profile(lambda: calls.append(1), device="cpu", rounds=3)

@@ -163,9 +163,8 @@ def test_two_of_one_name_that_spill_differently_are_not_told_apart(source: Any) 
         sum(int(said(made, rf"(\d+) bytes spill {what}")) for what in ("stores", "loads"))
         for made in (few, more)
     )
-    assert spills(launch(few)) == [
-        f"several compiled kernels are launched like it, and spill differently: {each[0]}, {each[1]}"
-    ]
+    several = "several compiled kernels are launched like it, and spill differently"
+    assert spills(launch(few)) == [f"{several}: {each[0]}, {each[1]}"]
 
 
 def test_one_of_two_that_spills_unknown_is_not_taken_for_the_other(source: Any) -> None:
