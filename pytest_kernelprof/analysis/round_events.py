@@ -13,8 +13,8 @@ from pytest_kernelprof.allowances import allowed_by
 from pytest_kernelprof.records import profile
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
-from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
-from pytest_kernelprof.trace.correlation import ancestors, around, within
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names
+from pytest_kernelprof.trace.correlation import ancestors, around, linked_waits, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -326,7 +326,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
                 continue
             seen.add(operator)
         insort(waits[of_round[call]], call)
-    unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
+    unlinked = _is_host_wait(trace) & ~linked_waits(trace, _is_host_wait(trace))[1]
     for at in reading.layout.round_at(trace.waits.start[unlinked]):
         if at != NO_ID:
             waits[at].append(NO_ID)
@@ -342,8 +342,7 @@ def waiting_calls(reading: Reading) -> Bools:
     """
     trace = reading.trace
     calls = trace.calls
-    recorded = trace.waits.correlation[_is_host_wait(trace)]
-    waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
+    waits = linked_waits(trace, _is_host_wait(trace))[0]
     waits |= calls.name.matching(vocabulary.WAIT_CALL)
     waits &= ~calls.name.matching(vocabulary.POLLING)
     to_pageable = trace.activities.name.matching(vocabulary.TO_PAGEABLE)

@@ -457,18 +457,35 @@ def of_each_process(trace: Trace) -> list[Trace]:
         return [trace]
     operators = trace.process_of_thread[trace.operators.thread]
     calls = trace.process_of_thread[trace.calls.thread]
-    devices, waited_for = trace.activities.process, trace.waits.process
-    of_none = ~among(waited_for, devices)
     return [
         replace(
             trace,
             operators=_rows(trace.operators, operators == one),
             calls=_rows(trace.calls, calls == one),
             activities=_rows(trace.activities, owners == one),
-            waits=_rows(trace.waits, among(waited_for, devices[owners == one]) | of_none),
+            waits=_rows(trace.waits, _waits_of(trace, owners == one)),
         )
         for one in processes.tolist()
     ]
+
+
+def _waits_of(trace: Trace, activities: Bools) -> Bools:
+    """Which waits are for the devices of these activities, or for one that has none."""
+    devices, waited_for = trace.activities.process, trace.waits.process
+    return among(waited_for, devices[activities]) | ~among(waited_for, devices)
+
+
+def linked_waits(trace: Trace, of: Bools) -> tuple[Bools, Bools]:
+    """Which calls have one of these waits, and which waits have a call: by correlation id, which
+    each process counts by itself."""
+    calls, waits = trace.calls, trace.waits
+    process, owners = trace.process_of_thread[calls.thread], processes_of_activities(trace)
+    waiting, called = np.zeros(len(calls), np.bool_), np.zeros(len(waits), np.bool_)
+    for one in np.unique(process):
+        own, for_own = process == one, _waits_of(trace, owners == one)
+        waiting |= own & among(calls.correlation, waits.correlation[of & for_own])
+        called |= for_own & among(waits.correlation, calls.correlation[own])
+    return waiting & (calls.correlation != NO_ID), called
 
 
 _STEP = re.compile(r"^ProfilerStep#(\d{1,9})$")

@@ -169,6 +169,27 @@ def test_ranks_in_one_file_are_joined_each_with_itself(tmp_path: Path) -> None:
     assert (profile.launches, profile.origin) == (7, Origin("CUDA", "", 2, 2))
 
 
+def test_a_wait_of_one_rank_is_none_of_the_call_with_its_id_on_another(tmp_path: Path) -> None:
+    """Each sees one GPU, its device 0, and counts its ids from the same number."""
+    ranks = [(101, "gpu of a", "a", 3, 2), (102, "gpu of b", "b", 6, 1)]
+    events = [
+        [{**one, "pid": gpu if one["pid"] == 0 else pid} for one in rank(pid, 0, name, count)]
+        for pid, gpu, name, count, _ in ranks
+    ]
+    for pid, gpu, _, count, waits in ranks:
+        for at in range(count + 1, count + 1 + waits):  # ids that are launches of the other rank
+            free = call("cudaFree", 50 + 10 * at, at)
+            record = span("cuda_sync", "Context Sync", 50 + 10 * at, 1, correlation=at)
+            events.append([{**free, "pid": pid}, {**record, "pid": gpu}])
+    profile = profile_of(tmp_path, *events)
+    assert profile.integrity.complete
+    assert (profile.kernel_count, profile.syncs) == (9, 3)
+    assert {one.call for one in profile.waits} == {"cudaFree"}
+    for process, waits in enumerate((2, 1)):
+        part = Profile.load(tmp_path / "built.json", process=process)
+        assert (part.syncs, part.integrity.complete) == (waits, True)
+
+
 def test_a_device_listed_of_which_nothing_is_recorded_is_not_complete(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, operator("a", 0, 5), deviceProperties=[{"id": 0, "name": "A"}])
     assert "has no records of it" in profile.integrity.problems[0]
