@@ -40,7 +40,7 @@ from pytest_kernelprof.records.comparison import (
     Resources,
 )
 from pytest_kernelprof.records.document import Run, Test
-from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, unix_ns
 from pytest_kernelprof.units import printable
@@ -185,20 +185,22 @@ def _lines(kernels: Sequence[Kernel]) -> list[str]:
 
 
 def _resources(sides: Sequence[KernelSide], kernels: Sequence[Kernel]) -> dict[str, Resources]:
-    """By line what kernels need, at most; nothing where that is not known of all of them."""
-    found: defaultdict[str, set[tuple[int, int, int | str | None]]] = defaultdict(set)
+    """By line what kernels need, at most; None for what is not known of all of them, and nothing
+    where that is so of registers."""
+    found: defaultdict[str, set[tuple[int | None, ...]]] = defaultdict(set)
     for side, kernel in zip(sides, kernels, strict=True):
-        found[side.line].add((kernel.registers, kernel.shared_memory, kernel.spills))
-    needs = {line: tuple(zip(*needed, strict=True)) for line, needed in found.items()}
+        found[side.line].add(tuple(map(kernel.need, OF_WORST_KERNEL)))
+    most = {line: [*map(_most, zip(*needs, strict=True))] for line, needs in found.items()}
     return {
-        line: Resources(
-            max(registers),
-            max(shared),
-            max(spills) if all(type(n) is int for n in spills) else None,
-        )
-        for line, (registers, shared, spills) in needs.items()
-        if all(registers)
+        line: Resources(registers, *others)
+        for line, (registers, *others) in most.items()
+        if registers is not None
     }
+
+
+def _most(needs: Sequence[int | None]) -> int | None:
+    known = [one for one in needs if one is not None]
+    return max(known) if len(known) == len(needs) else None
 
 
 def _with(resources: Mapping[str, Resources], sides: Iterable[KernelSide]) -> list[KernelSide]:

@@ -493,10 +493,11 @@ _Need = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class Resources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a kernel needs, as of ``Kernel``. It is no limit: another value is "reconfigured"."""
+    """What a kernel needs, as of ``Kernel``; None where not known. It is no limit: another value is
+    "reconfigured"."""
 
     registers: _Need
-    shared_memory: _Need = 0
+    shared_memory: _Need | None = 0
     spills: _Need | None = None
 
 
