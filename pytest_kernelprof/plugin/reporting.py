@@ -207,7 +207,7 @@ _NO_NUMBER = (
 _OURS = (errors.KernelprofError, errors.LimitExceeded, errors.WrongResult)
 
 # What torch, Triton and libraries on them say where there is no device.
-_NEEDS_CUDA = re.compile(r"cuda|nvidia|active drivers?\b|\bgpus?\b", re.IGNORECASE)
+_NEEDS_CUDA = r"(?i)cuda|nvidia|active drivers?\b|\bgpus?\b"
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -303,11 +303,11 @@ def _first_line(words: str) -> str:
 
     first, *others = [one for one in words.splitlines() if not one.startswith(MARGINS)] or [""]
     others = [one for one in others if " > " in one or " -> " in one]
-    line = _EXCESS.sub(r"\1\2", first)
+    line = re.sub(_EXCESS, r"\1\2", first)
     return line if "(+" in line else line + more_exceeded(len(others))
 
 
-_EXCESS = re.compile(r"(: (?:[^:]|:(?! ))*? -?> (?:[^:]|:(?! ))*): .*?( \(\+\d+ more .*)?$")
+_EXCESS = r"(: (?:[^:]|:(?! ))*? -?> (?:[^:]|:(?! ))*): .*?( \(\+\d+ more .*)?$"
 
 
 def _entries_of(words: str) -> list[code.ReprEntry]:
@@ -378,14 +378,14 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     marked = [line.lstrip("".join(_MARKS) + "0123456789.,") for line in below if line[:2] in _MARKS]
     marked = [re.sub("  \\S+::.*", "", line) for line in marked]  # which may go on below
     told = "\n".join(marked or below).replace(test, "")  # the command is of each
-    known, said = first.setdefault(_OF_EACH.sub(" ", told), (test, shown))
+    known, said = first.setdefault(re.sub(_OF_EACH, " ", told), (test, shown))
     if known != test:
         told = units.printable(f"as in {known}; -v shows the rest")
         new = (line for line in shown if line not in said or not line.startswith(_PLACE))
         lines[:] = [*new, f"  {told}"]
 
 
-_OF_EACH = re.compile(r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+")
+_OF_EACH = r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+"
 """Measured times, the line that has the limits, and where lines are broken."""
 _WORTH_FOLDING = 5
 """Lines."""
@@ -410,7 +410,7 @@ def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str)
 
 def hint_at_cuda(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     """Tell what to do beside an error that looks as if it came of a missing CUDA device."""
-    is_missing = _NEEDS_CUDA.search(f"{type(error).__name__}: {error}")
+    is_missing = re.search(_NEEDS_CUDA, f"{type(error).__name__}: {error}")
     if report.failed and is_missing and state_of(item).why_unmeasured.startswith("no CUDA device"):
         add = getattr(report.longrepr, "addsection", None)
         if add is not None:

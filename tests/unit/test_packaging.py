@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,33 @@ def test_what_the_page_is_made_of_goes_along(metadata: Any) -> None:
     folder = ROOT / "pytest_kernelprof" / "report" / "html"
     taken = {path for pattern in patterns for path in folder.glob(pattern)}
     assert taken == {path for path in folder.iterdir() if path.suffix not in (".py", "")}
+
+
+def test_an_installed_plugin_is_imported_as_it_is(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no bytecode can be written, pytest would rewrite each of our modules in each start."""
+    installed = pytester.mkdir("installed") / "pytest_kernelprof-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: pytest-kernelprof\nVersion: 1\n")
+    entry = "[pytest11]\nkernelprof = pytest_kernelprof.plugin.hooks\n"
+    (installed / "entry_points.txt").write_text(entry)
+    (installed / "RECORD").write_text("pytest_kernelprof/__init__.py,,\n")
+    monkeypatch.syspath_prepend(installed.parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it():
+            rewritten = [name for name, module in sys.modules.items()
+                         if name.startswith("pytest_kernelprof")
+                         and type(module.__loader__).__module__ == "_pytest.assertion.rewrite"]
+            assert "pytest_kernelprof.plugin.hooks" in sys.modules
+            assert rewritten == ["pytest_kernelprof"]  # which says so of the others
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
 def test_the_source_distribution_holds_what_its_tests_read() -> None:
