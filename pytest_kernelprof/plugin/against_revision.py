@@ -83,7 +83,8 @@ def begin(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
         sent = {side: codec.encode(launch).decode() for side, launch in launches.items()}
         state.collector.prepared["revision"] = sent
-        state.comparisons.insert(0, partial(_compared, launches["baseline"], state.collector))
+        compared = partial(_compared, launches["baseline"], _python_of(state.settings))
+        state.comparisons.insert(0, partial(compared, state.collector))
     sent = state.collector.prepared["revision"]
     launches = {side: codec.decode(one.encode(), protocol.Launch) for side, one in sent.items()}
     runs_tests = not config.option.collectonly and config.getoption("dist", "no") == "no"
@@ -91,7 +92,14 @@ def begin(config: pytest.Config) -> None:
         config.pluginmanager.register(AgainstTests(config, launches))
 
 
-def _compared(launch: protocol.Launch, collector: Collector) -> comparison.RunComparison:
+def _python_of(settings: Settings) -> str:
+    """The interpreter of another environment as it was given with a revision; else empty."""
+    return (settings.revision and settings.against_python) or ""
+
+
+def _compared(
+    launch: protocol.Launch, python: str, collector: Collector
+) -> comparison.RunComparison:
     """What the run was compared with, and the tests that failed before they were compared."""
     failed = tuple(
         comparison.ProfileComparison(
@@ -101,7 +109,7 @@ def _compared(launch: protocol.Launch, collector: Collector) -> comparison.RunCo
         if test.outcome in FAILED and not test.profiles
     )
     return comparison.RunComparison(
-        source=launch.source, name=launch.name, notes=launch.notes, profiles=failed
+        source=launch.source, name=launch.name, python=python, notes=launch.notes, profiles=failed
     )
 
 
@@ -313,7 +321,8 @@ class AgainstTests:
         if worse:
             command = again_command(shlex.quote(item.nodeid), worse[0])
             at = state_of(item).line_of_limits
-            message = worse_message("" if warns else broken, worse, name, command, at)
+            python = _python_of(self._settings)
+            message = worse_message("" if warns else broken, worse, name, command, at, python)
             if not warns:
                 return LimitExceeded(message, pytrace=False, place=worse[0].place)
             state_of(item).warn(message)

@@ -438,6 +438,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: what the baseline is. name: how it is told, for example ``main (abc1234)``,
             ``old/bin/python (triton 3.4.0 -> 3.6.0)``, or the path of an earlier run.
+        python: of the environment in which a revision ran, as it was given; empty for this one.
         began: when that was, in UTC; empty of others.
         notes: what of a revision's files is not as in the user's folder, in words.
         gone: what the baseline alone has: profiles of an earlier run, entries of snapshots (as
@@ -451,6 +452,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     source: Source
     name: str = ""
+    python: str = ""
     began: str = ""
     notes: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()

@@ -141,7 +141,12 @@ def with_command(message: str, does: str, command: str) -> str:
 
 
 def worse_message(
-    message: str, profiles: Iterable[Profile], base: str, command: str = "", at: str = ""
+    message: str,
+    profiles: Iterable[Profile],
+    base: str,
+    command: str = "",
+    at: str = "",
+    python: str = "",
 ) -> str:
     """Return the message of a test that is worse than a revision or in another environment.
 
@@ -149,7 +154,7 @@ def worse_message(
         message: that of the limits that it breaks; empty where it keeps all.
         profiles: those that are worse, with their verdicts.
         base: the baseline's name. command: what runs the test again. at: the line that has the
-            limits of the test.
+            limits of the test. python: as of ``advice.against``.
     """
     message = _AGAIN.sub("", message)
     for profile in profiles:
@@ -163,7 +168,7 @@ def worse_message(
     accept = f":\n{2 * INDENT}{command} --kernelprof-update"
     message = _UPDATE.sub(lambda _: accept, message)  # a test's id may have backslashes
     source = next((one.in_turn for one in profile.verdicts if one.in_turn), IN_TURN[0])
-    again = command + advice.against(name, source)
+    again = command + advice.against(name, source, python)
     return with_command(message, f"then compare with {name} again", again)
 
 

@@ -59,10 +59,15 @@ def again_command(tests: str, profile: Profile) -> str:
     return f"{command}{_on(profile.environment.kind)}"
 
 
-def against(base: str, source: Source) -> str:
-    """Return the option of a command that compares with a baseline, behind a space."""
+def against(base: str, source: Source, python: str = "") -> str:
+    """Return the options of a command that compares with a baseline, behind a space.
+
+    Args:
+        python: that of the environment in which a revision runs; empty for this one.
+    """
     which = "-python" if source == "environment" else ""
-    return f" {shlex.quote(f'--kernelprof-against{which}={base}')}"
+    options = [f"--kernelprof-against{which}={base}", f"--kernelprof-against-python={python}"]
+    return f" {shlex.join(options[: 1 + bool(python)])}"
 
 
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
@@ -300,7 +305,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            return _compared_again(entries, fix, name, command + against(name, baseline.source))
+            command += against(name, baseline.source, baseline.python)
+            return _compared_again(entries, fix, name, command)
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
     return Remedy(

@@ -4,6 +4,7 @@ environment, too, whose packages have other versions."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -147,6 +148,20 @@ def test_with_another_torch_all_is_judged_and_with_a_revision_nothing(
             f"*code and environment ({old}) differ: fastops 1.0 -> 1.1",
         ]
     )
+
+
+def test_the_command_to_compare_again_names_the_revision_and_the_environment(
+    against: Run, project: Repository, environments: Environments
+) -> None:
+    old = environments.make("old", "1.0", OLD)
+    options = ("-k", "grows", "--kernelprof-against=HEAD")
+    for more, heading in (((), "*then compare with HEAD again:"), (("--tb=no",), "compare with *")):
+        result = against(old, *options, *more)
+        result.assert_outcomes(failed=1)
+        told = " ".join(" ".join(result.outlines).replace("\\", "").split())
+        command = f"--kernelprof-against=HEAD --kernelprof-against-python={old}"
+        assert re.search(rf"again: pytest \S*test_grows( --kernelprof-device=cpu)? {command}", told)
+        result.stdout.fnmatch_lines([heading])
 
 
 @pytest.mark.parametrize(
