@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, ProfilerUnavailable
 from pytest_kernelprof.limits.marks import MEASURING, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import Target, find_ignored_marks, run_state, state_of
@@ -186,9 +186,11 @@ def _begin_features(config: pytest.Config) -> None:
         register(state.snapshots)
         state.comparisons.append(state.snapshots.comparison)
     elif settings.compares:
+        given = ["--kernelprof-against"] * bool(settings.against)
+        given += ["--kernelprof-against-python"] * bool(settings.against_python)
         raise pytest.UsageError(
-            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
-            "would be compared; remove one of the two"
+            f"{' and '.join(given)}: nothing is measured with --kernelprof-disable, so nothing "
+            "would be compared; remove one or the other"
         )
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline
@@ -544,6 +546,9 @@ def conclude_test(item: pytest.Item) -> None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:
         state.warn(words)
+    is_required = test.settings.require_gpu and not test.settings.disable
+    if is_required and records.unmeasured and not isinstance(found.raises, LimitExceeded):
+        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {records.unmeasured}")
     if found.raises is not None:
         raise found.raises
 

@@ -257,7 +257,7 @@ def test_an_environment_that_is_not_there_or_nothing_measured_is_a_usage_error(
     result.stderr.fnmatch_lines(["ERROR: *'nowhere/bin/python' is not a program: give the python*"])
     result = against(environments.make("old", "1.0", OLD), "--kernelprof-disable")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --kernelprof-against: *--kernelprof-disable*"])
+    result.stderr.fnmatch_lines(["ERROR: --kernelprof-against-python: *--kernelprof-disable*"])
 
 
 HIDES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from on_workers import two_workers
@@ -33,6 +34,26 @@ def test_a_gpu_test_fails_and_names_what_is_missing(run: Run, no_gpu: None, code
     result.stdout.fnmatch_lines(
         ["E   ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"]
     )
+
+
+@pytest.mark.parametrize("more", ["", ", kernelprof_device"])
+def test_a_test_that_only_loads_a_trace_needs_no_gpu(
+    run: Run, no_gpu: None, pytester: pytest.Pytester, more: str
+) -> None:
+    trace = Path(__file__).parents[1] / "traces" / "mlp.json.gz"
+    code = f"""
+@pytest.mark.max_kernels({{most}})
+def test_it(kernel_profile{more}):
+    {{first}}
+    kernel_profile.load({str(trace)!r})
+"""
+    run(code.format(most=9, first=""), REQUIRE, device=None).assert_outcomes(passed=1)
+    run(code.format(most=1, first=""), REQUIRE, device=None).assert_outcomes(failed=1)
+    result = run(code.format(most=9, first="kernel_profile(three)"), REQUIRE, device=None)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["E   ProfilerUnavailable: --kernelprof-require-gpu: no CUDA*"])
+    missing = run("def test_it(kernel_profile): pass\n", REQUIRE, device=None)
+    missing.assert_outcomes(errors=1)
 
 
 @pytest.mark.parametrize("more", [(), ("--kernelprof-all",)], ids=["plain", "all"])
