@@ -266,7 +266,7 @@ def memory_metrics(recording: Recording, why: str = "", *, on_cpu: bool) -> dict
     }
 
 
-_NO_WORK = "shapes were not recorded, or not all: say the work with kernel_profile.work(...)"
+_NO_WORK = "shapes were not recorded, or not all: say the work in a test, kernel_profile.work(...)"
 _NO_PEAK = "the peak is not known, as shapes were not recorded: write a rate, not a share"
 _SAID_AS: dict[Rated, str] = {"throughput": "flops", "bandwidth": "bytes"}
 

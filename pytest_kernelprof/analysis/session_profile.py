@@ -118,7 +118,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     if not on_cpu:
         found |= metric_values.rate_metrics(recording.work, found["gpu_busy"])
         profile = _with_spills(profile, recording.spills)
-        found["spills"] = _most_spilled(profile, recording.spills)
+        found["spills"] = _most_spilled(profile, recording)
     why = metric_values.NOT_ON_THE_CPU if on_cpu else "not applicable on a GPU: see syncs"
     metrics = {name: found.get(name) or metric_values.absent(name, why) for name in METRICS}
     second = {}
@@ -201,14 +201,16 @@ def _with_spills(profile: Profile, noted: Sequence[KernelSpills] | None) -> Prof
     return structs.replace(profile, kernels=kernels, variants=tuple(variants))
 
 
-def _most_spilled(profile: Profile, noted: Sequence[KernelSpills] | None) -> Metric:
+def _most_spilled(profile: Profile, recording: Recording) -> Metric:
     """The most bytes that any kernel of the call spills."""
     spills = [one.spills for some in (profile.kernels, *profile.variants) for one in some]
     whys = [one for one in spills if isinstance(one, str)]
     if "hip" in profile.environment.versions:
         whys = [_IN_REGISTERS]
-    if noted is None or whys:
-        return metric_values.absent("spills", _NO_LIMIT if noted is None else whys[0])
+    if recording.spills is None:
+        return metric_values.absent("spills", _NO_LIMIT if recording.schema else _NOT_RECORDED)
+    if whys:
+        return metric_values.absent("spills", whys[0])
     most = max((one for one in spills if isinstance(one, int)), default=0)
     return metric_values.metric_of("spills", [most])
 

@@ -186,11 +186,10 @@ def _begin_features(config: pytest.Config) -> None:
         register(state.snapshots)
         state.comparisons.append(state.snapshots.comparison)
     elif settings.compares:
-        given = ["--kernelprof-against"] * bool(settings.against)
-        given += ["--kernelprof-against-python"] * bool(settings.against_python)
+        given = "--kernelprof-against" if settings.against else "--kernelprof-against-python"
         raise pytest.UsageError(
-            f"{' and '.join(given)}: nothing is measured with --kernelprof-disable, so nothing "
-            "would be compared; remove one or the other"
+            f"{given}: nothing is measured with --kernelprof-disable, so nothing would be "
+            "compared; remove one of the two"
         )
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline

@@ -103,6 +103,25 @@ def test_what_a_trace_does_not_say_of_launches_and_copies_is_not_judged(
 
 
 @pytest.mark.usefixtures("one_step")
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("max_spills(0)", "not recorded with the trace: only kernel_profile(fn) measures it"),
+        (
+            'min_throughput("1 TFLOP/s")',
+            "shapes were not recorded, or not all: say the work in a test, kernel_profile.work(",
+        ),
+    ],
+)
+def test_what_only_a_live_test_has_is_not_advised(run: Run, limit: str, why: str) -> None:
+    result = run(LIMITED.replace("max_kernels(2)", limit), "-rs", device=None)
+    result.assert_outcomes(skipped=1)
+    told = " ".join(" ".join(result.outlines).split())
+    assert why in told
+    assert "stands before the call" not in told
+
+
+@pytest.mark.usefixtures("one_step")
 def test_the_profile_is_handed_back_and_is_one_of_the_test(run: Run) -> None:
     result = run(
         """

@@ -334,6 +334,21 @@ def benchmark(M, provider):
     assert "MPLBACKEND" not in os.environ
 
 
+def test_ordinary_test_files_are_imported_as_ever(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+import os, sys
+given = list(sys.argv), os.environ.get("MPLBACKEND")
+def test_it():
+    assert given == (sys.argv, os.environ.get("MPLBACKEND"))
+""",
+        test_both=SOFTMAX + "import sys\ngiven = list(sys.argv)\n"
+        "def test_it(): assert len(given) == 1 and given[0].endswith('test_both.py')\n",
+    )
+    result = run(pytester, SOFTMAX, "-k", "test_it", ini=INI.replace("bench_*.py", "*.py"))
+    result.assert_outcomes(passed=2, deselected=12)
+
+
 def test_files_are_matched_by_name_or_path(pytester: pytest.Pytester) -> None:
     for folder in ("speed", "other"):
         pytester.mkdir(folder)
