@@ -234,16 +234,23 @@ def _is_of_tests(path: Path, config: pytest.Config) -> bool:
 
 @contextlib.contextmanager
 def as_a_script(path: Path) -> Iterator[pytest.MonkeyPatch]:
-    """Code runs as that of a script without arguments, whose plots open no window.
+    """Code runs as that of a script without arguments, whose folder Python looks into first, and
+    whose plots open no window.
 
     Yields:
         What undoes further patches at the end, too.
     """
+    folder = str(path.parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [str(path)])
         if _BACKEND not in os.environ:
             patch.setenv(_BACKEND, "Agg")
-        yield patch
+        sys.path.insert(0, folder)
+        try:
+            yield patch
+        finally:  # what the script puts there itself stays
+            with contextlib.suppress(ValueError):
+                sys.path.remove(folder)
 
 
 def _test_of(fn: Callable[..., object], path: Path, name: str, given: Any) -> Callable[..., None]:
@@ -254,6 +261,11 @@ def _test_of(fn: Callable[..., object], path: Path, name: str, given: Any) -> Ca
         measured = state_of(request.node).test
         assert measured is not None, "kernel_profile has begun it"
         calls, (of_x, of_line, fixed) = BenchCalls(kernel_profile, measured), given
+        if lacking := ", ".join(one for one in _required(fn) if one not in of_x | of_line | fixed):
+            raise NotJudged(
+                f"nothing to measure: {fn.__name__} needs {lacking}; write them in args= of its "
+                "Benchmark, as nothing is given to its run(...)"
+            )
         with as_a_script(path), calls.taken():
             fn(**of_x, **of_line, **fixed)
         if not calls.number:
@@ -264,6 +276,13 @@ def _test_of(fn: Callable[..., object], path: Path, name: str, given: Any) -> Ca
 
     test.__signature__ = inspect.signature(test, follow_wrapped=False)  # type: ignore[attr-defined]
     return test
+
+
+def _required(fn: Callable[..., object]) -> list[str]:
+    """The names of the arguments that a function does not go without, in their order."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = inspect.signature(fn).parameters.items()
+    return [name for name, one in named if one.kind in kinds and one.default is one.empty]
 
 
 class BenchCalls:

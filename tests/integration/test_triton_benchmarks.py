@@ -349,6 +349,29 @@ def test_it():
     result.assert_outcomes(passed=2, deselected=12)
 
 
+def test_the_folder_of_a_script_has_its_helpers(pytester: pytest.Pytester) -> None:
+    """As Python finds them for a script, also below a folder with an __init__.py."""
+    pytester.makeini(INI)
+    folder = pytester.mkpydir("speed")
+    (folder / "helpers_of_it.py").write_text("def size(): return 8\n")
+    (folder / "more_of_it.py").write_text("factor = 2\n")
+    late = SOFTMAX.replace("    x =", "    from more_of_it import factor\n    x = factor *")
+    (folder / "bench_it.py").write_text("from helpers_of_it import size\n" + late)
+    before = list(sys.path)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--kernelprof-device=cpu")
+    result.assert_outcomes(passed=6)
+    assert sys.path == before
+
+
+def test_what_a_script_gives_to_run_is_told(pytester: pytest.Pytester) -> None:
+    code = SOFTMAX.replace('args={"N": 8},', "args={},").replace("N, provider", "N, provider, *, K")
+    result = run(pytester, code + "if __name__ == '__main__': benchmark.run(N=8, K=2)\n")
+    result.assert_outcomes(skipped=6)
+    result.stdout.fnmatch_lines(
+        ["SKIPPED *nothing to measure: benchmark needs N, K; write them in args= of its Benchmark*"]
+    )
+
+
 def test_files_are_matched_by_name_or_path(pytester: pytest.Pytester) -> None:
     for folder in ("speed", "other"):
         pytester.mkdir(folder)
