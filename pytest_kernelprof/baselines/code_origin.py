@@ -111,11 +111,7 @@ class Copies:
         self._has = functools.cache(self._is_there)
 
     def wrong(
-        self,
-        modules: Iterable[tuple[str, object]],
-        *,
-        is_apart: bool,
-        whose: str = "the revision",
+        self, modules: Iterable[tuple[str, object]], *, is_apart: bool, whose: str = "the revision"
     ) -> str:
         """A module that both sides would load from the same file, with the remedy; empty without
         one.

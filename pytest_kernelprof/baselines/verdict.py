@@ -66,11 +66,7 @@ def judge(
 
 
 def why_judged(
-    baseline: Profile | None,
-    current: Profile,
-    *,
-    is_reviewed: bool,
-    source: Source = "revision",
+    baseline: Profile | None, current: Profile, *, is_reviewed: bool, source: Source = "revision"
 ) -> str:
     """Why the times of a call change nothing: its counts are worse already, or times are not
     compared; empty if times count.

@@ -293,9 +293,7 @@ class Settings:
         _FILES, "collect files with Triton's perf_report as tests (globs, as bench_*.py)"
     )
     benchmark_configs = Option[int](
-        _COUNT,
-        "test at most N configurations of a benchmark's plot (default: 12)",
-        default=12,
+        _COUNT, "test at most N configurations of a benchmark's plot (default: 12)", default=12
     )
     lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
     rank_timeout = _seconds(
