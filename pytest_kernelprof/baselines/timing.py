@@ -120,27 +120,28 @@ def _problem(sampled: Mapping[str, Sampled], rounds: int) -> str:
 
 def _in_turn(sides: Sides, first: int, turns: int) -> Mapping[str, Sampled]:
     try:
-        for rounds in sides.values():
-            _do(rounds, DoStep("open"))
+        problem = next((one.problem for one in _at_once(sides, DoStep("open")) if one.problem), "")
         for name in intervals.order_of_turns(SIDES, first, turns):
-            _do(sides[name], DoStep("take", _OF_A_TURN))
+            problem = problem or sides[name](DoStep("take", _OF_A_TURN))().problem
+        if problem:
+            raise WorkerError(problem)
     except WorkerError:  # at Ctrl-C no side is waited for
         for rounds in sides.values():
             with contextlib.suppress(WorkerError):
                 rounds(DoStep("leave"))()
         raise
-    reading = sides["baseline"](DoStep("close"))  # they read at the same time
+    return dict(zip(SIDES, _at_once(sides, DoStep("close")), strict=True))
+
+
+def _at_once(sides: Sides, step: DoStep) -> tuple[Sampled, Sampled]:
+    """Have both sides, in their order, do a step in which nothing is timed, at the same time."""
+    other = sides["baseline"](step)
     try:
-        return {"current": sides["current"](DoStep("close"))(), "baseline": reading()}
+        return sides["current"](step)(), other()
     except WorkerError:
         with contextlib.suppress(WorkerError):
-            reading()  # else it would be taken for the answer to the next record
+            other()  # else it would be taken for the answer to the next record
         raise
-
-
-def _do(rounds: Rounds, asked: DoStep) -> None:
-    if problem := rounds(asked)().problem:
-        raise WorkerError(problem)
 
 
 class Timed(NamedTuple):

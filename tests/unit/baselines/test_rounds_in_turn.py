@@ -36,8 +36,8 @@ class Double:
             raise ValueError("x")
 
     def ask(self, asked: DoStep) -> Callable[[], Sampled]:
-        if asked.step == "close":
-            self.log.append(f"{self.name} close")
+        if asked.step in ("open", "close"):
+            self.log.append(f"{self.name} is told to {asked.step}")
         return own_rounds(self)(asked)
 
     def sample(self) -> Sampled:
@@ -92,7 +92,10 @@ def take(
 def test_six_turns_of_alternating_order_are_of_one_session_on_each_side() -> None:
     log: list[str] = []
     found = take(108.0, log=log)
-    assert " ".join(log) == "C open R open C R R C C R R C C R R C R close C close"
+    both = ["R is told to {}", "C is told to {}"]  # so that they do it at the same time
+    assert [one.format("open") for one in both] == log[:2]
+    assert " ".join(log[2:-2]) == "C open R open C R R C C R R C C R R C"
+    assert [one.format("close") for one in both] == log[-2:]
     pair = found.pair
     assert (pair.turns, pair.baseline_us, pair.current_us, pair.first) == (
         6,
