@@ -7,6 +7,7 @@ a pause. ``pytest --kernelprof-against=OLD`` runs in the new one.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import device_and_place, device_kind, met, quartiles, table
+from harness import device_and_place, device_kind, met, quartiles, spread, table
 
 from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.errors import RunFileError
@@ -141,16 +142,48 @@ def timed_at(self, firsts, call):
 
 timing.FreshPairs.at = timed_at
 """
+# What a run spends on its baseline: laying it out; waiting for it to start and to collect, for its
+# calls, for turns, and for its end.
+PARTS = """
+import atexit, collections, json, sys, time
+spent = collections.Counter()
+
+def timed(part, owner, *names):
+    for name in names:
+        def call(*given, real=getattr(owner, name), **more):
+            begun = time.perf_counter()
+            try:
+                return real(*given, **more)
+            finally:
+                spent[part] += time.perf_counter() - begun
+        setattr(owner, name, call)
+
+@atexit.register
+def tell():
+    if spent:
+        with open("parts.txt", "w") as file:
+            json.dump(spent, file)
+
+if any(one.startswith("--kernelprof-against") for one in sys.argv):
+    from pytest_kernelprof.baselines import timing, worker
+    from pytest_kernelprof.plugin import against_revision
+    timed("layout", against_revision, "_laid_out")
+    timed("start", worker.Reference, "collect")
+    timed("calls", worker.Reference, "begin", "go")
+    timed("turns", timing, "time_call")
+    timed("end", worker.Process, "wait", "end")
+"""
+OF_A_RUN = ("layout", "start", "calls", "turns", "end")
 # Without a GPU the script itself can be tried: a call takes what the code says.
 PRETEND = """
-import os, random
-from pkg import work
+import os, random, sys
 from pytest_kernelprof.gpu import inventory
 from pytest_kernelprof.measure import sessions
 chance, up = random.Random(os.getpid()), []
 sessions.MoreRounds.why_untimed = lambda call: up.append(1) or ""
 sessions.times_of = lambda taken: tuple(
-    50.0 * work.MORE * chance.gauss(1, 0.003) for _ in range(taken.facts.profile.rounds))
+    50.0 * sys.modules["pkg.work"].MORE * chance.gauss(1, 0.003)
+    for _ in range(taken.facts.profile.rounds))
 inventory.cuda_is_up = lambda: bool(up)
 """
 MIXED = ("decode", "norm", "mlp", "softmax", "add")
@@ -180,7 +213,7 @@ class Seen:
 class Project:
     """Tests of some kinds of work, whose new code does ``more``, and something ``extra``.
 
-    ``early``: whether to load them brings up CUDA.
+    ``early``: whether to load them brings up CUDA. ``parts``: whether runs write down their parts.
     """
 
     folder: Path
@@ -190,6 +223,7 @@ class Project:
     more: float = 1.0
     extra: bool = False
     early: bool = False
+    parts: bool = False
 
     def write(self) -> tuple[Path, Path]:
         """Both folders, the old and the new."""
@@ -200,7 +234,7 @@ class Project:
                 "pkg/__init__.py": "",
                 "pkg/spin.py": SPIN,
                 "pkg/work.py": WORK.format(device=self.kind, more=more, extra=extra),
-                "tests/conftest.py": WAVES + PRETEND * (self.kind == "cpu"),
+                "tests/conftest.py": WAVES + PARTS * self.parts + PRETEND * (self.kind == "cpu"),
                 "tests/test_it.py": TESTS.format(
                     tests=self.tests, kinds=self.kinds, number=len(self.kinds)
                 )
@@ -222,9 +256,13 @@ class Project:
         return Seen(wall_s, tests)
 
     def tried(
-        self, new: Path, *options: str, python: str = sys.executable
+        self, new: Path, *options: str, python: str = sys.executable, package: str = ""
     ) -> tuple[subprocess.CompletedProcess[str], float]:
-        """Run pytest on the new code; return how it ended, and its seconds."""
+        """Run pytest on the new code; return how it ended, and its seconds.
+
+        Args:
+            package: the folder of another checkout of this package, to run with.
+        """
         plugins = [] if any(one.startswith("-n") for one in options) else ["-p", "no:xdist"]
         command = [
             *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
@@ -232,6 +270,8 @@ class Project:
             *(f"--kernelprof-json={DOCUMENT}", *options),
         ]
         environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
+        if package:
+            environment["PYTHONPATH"] = package
         start = time.perf_counter()
         done = subprocess.run(
             command, cwd=new, env=environment, capture_output=True, text=True, check=False
@@ -290,8 +330,10 @@ def told_of(seen: Seen) -> str:
 class Parts:
     """The parts of the benchmark: each runs, and adds its rows."""
 
-    def __init__(self, folder: Path, kind: str, scale: float) -> None:
-        self.folder, self.kind, self.scale = folder, kind, scale
+    def __init__(self, folder: Path, kind: str, options: argparse.Namespace) -> None:
+        self.folder, self.kind = folder, kind
+        self.scale = 0.1 if options.quick else options.scale
+        self.before, self.repeats = options.before, options.repeats
         self.rows: list[list[str]] = []
 
     def number(self, tests: int) -> int:
@@ -313,18 +355,38 @@ class Parts:
         self.say("seconds of turns a test, median [quartiles]", found, "0.15", middle <= 0.15)
 
     def bare(self) -> None:
-        """What a comparison of 36 tests adds to their run, by whole runs in turn."""
-        project = self.project("bare", self.number(36))
-        _, new = project.write()
-        project.tried(new)  # the first compiles
-        alone, against = [], []
-        for _ in range(3):
-            done, seconds = project.tried(new)
-            assert done.returncode == 0, done.stdout[-3000:]
-            alone.append(seconds)
-            against.append(project.run().wall_s)
-        times = f"{statistics.median(against):.1f} s, alone {statistics.median(alone):.1f} s"
-        ratio = statistics.median(b / a for a, b in zip(alone, against, strict=True))
+        """What a comparison of 36 tests adds to their run, by whole runs in turn: A B B A."""
+        project = self.project("bare", self.number(36), parts=True)
+        old, new = project.write()
+        given = f"--kernelprof-against={old}"
+        kinds = {"alone": ("", ()), "against": ("", (given,))}
+        if self.before:
+            kinds["before"] = self.before, (given,)
+        for package, options in kinds.values():  # the first compile
+            project.tried(new, *options, package=package)
+        took: dict[str, list[float]] = {name: [] for name in kinds}
+        spent: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+        for i in range(self.repeats):
+            for name in list(kinds)[:: 1 if i % 2 else -1]:
+                package, options = kinds[name]
+                done, seconds = project.tried(new, *options, package=package)
+                assert done.returncode == 0, done.stdout[-3000:]
+                took[name].append(seconds)
+                if options:
+                    compared(new / DOCUMENT, done)
+                    spent[name].append(json.loads((new / "parts.txt").read_text()))
+        rows = [
+            [name, *map(spread, ([one.get(part, 0.0) for one in parts] for part in OF_A_RUN))]
+            for name, parts in spent.items()
+            if parts
+        ]
+        rows = [[row[0], spread(took[row[0]]), *row[1:]] for row in rows]
+        rows.insert(0, ["alone", spread(took["alone"]), *[""] * len(OF_A_RUN)])
+        print(table(["s, median [quartiles]", "in all", *OF_A_RUN], rows))
+        times = ", ".join(f"{name} {statistics.median(one):.1f} s" for name, one in took.items())
+        ratio = statistics.median(
+            b / a for a, b in zip(took["alone"], took["against"], strict=True)
+        )
         self.say(
             f"{project.tests} tests compared ({times})",
             f"{ratio:.2f}",
@@ -334,7 +396,7 @@ class Parts:
 
     def workers(self) -> None:
         """Nor do four workers on one GPU."""
-        options = ("-n4", "-o", "kernelprof_spread_workers=false")
+        options = ("-n4", "-o", "kernelprofspread_workers=false")
         project = self.project("workers", self.number(300))
         self._unchanged("same code, -n 4", project.run(*options))
 
@@ -416,13 +478,15 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of tests")
     parser.add_argument("--quick", action="store_true", help="a tenth of the tests")
+    parser.add_argument("--before", default="", help="bare: another checkout of this package, too")
+    parser.add_argument("--repeats", type=int, default=4, help="bare: runs of each kind")
     options = parser.parse_args()
     kind = device_kind(options.device)
     print(device_and_place(kind, "pytest", "pytest-xdist", "pytest-kernelprof", "triton"))
     if kind == "cpu":
         print("Without a GPU times are pretended: this tries the script alone.")
     with tempfile.TemporaryDirectory() as folder:
-        found = Parts(Path(folder), kind, 0.1 if options.quick else options.scale)
+        found = Parts(Path(folder), kind, options)
         for part in options.parts:
             begun = time.perf_counter()
             print(f"{part}: {getattr(Parts, part).__doc__}", flush=True)

@@ -5,7 +5,7 @@ that confirm a suspicion, also of today's code. The run asks, the worker answers
 
 ==============  ====================================================
 ``Launch``      ``Collected``, empty, once pytest is up
-``Collect``     ``Collected``
+``Collect``     ``Collected``, once it names files
 ``RunTest``     ``At`` where it holds inside of a call, else ``Done``
 ``Go``          the same
 ``DoStep``      ``Sampled``
@@ -74,15 +74,16 @@ class Launch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
-    """Once: collect test files.
+    """Once: collect test files. The reference is first asked for all that its arguments name, and
+    collects at the same time as the run. It answers once it is told which of the files to keep.
 
     Attributes:
-        files: absolute paths.
+        files: absolute paths; none for what the arguments of pytest name.
         kept: the tests that are measured because they have a snapshot, which only the run knows.
     """
 
-    files: tuple[str, ...]
-    kept: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):

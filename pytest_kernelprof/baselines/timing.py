@@ -378,10 +378,12 @@ class FreshPairs:
         _do_all(partial(one.ask, Go(holds=False)) for one in workers if one.at is not None)
 
     def finish(self) -> None:
-        """End all when they have ended their fixtures, which they do at the same time."""
-        workers = _workers(self._pairs.values())
-        _do_all(partial(one.ask, RunTest()) for one in workers)
-        for worker in workers:
+        """Have all end their fixtures, which they do at the same time."""
+        _do_all(partial(one.ask, RunTest()) for one in _workers(self._pairs.values()))
+
+    def leave(self) -> None:
+        """Begin to end all: those that have ended their fixtures, once they have exited."""
+        for worker in _workers(self._pairs.values()):
             worker.leave()
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Environment
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -85,7 +85,7 @@ RESET: dict[str, object] = {
     # of selection: the user's process has selected
     **dict.fromkeys(("keyword", "markexpr"), ""),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "collectonly"), False),
-    **dict.fromkeys(("deselect", "ignore", "ignore_glob")),
+    "deselect": None,
     "stepwise_skip": False,
     "continue_on_collection_errors": True,
     # of debugging and time limits
@@ -275,9 +275,11 @@ class Process:
             os.close(one)
 
     def wait(self) -> None:
-        """Wait until it has ended and removed its files, but not for long."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._supervisor.wait(_END_S)
+        """Wait until all has run that Python runs at its exit, but not for long: then it closes the
+        wire, and is spared the end of CUDA."""
+        with contextlib.suppress(protocol.Lost):
+            self.wire.receive(_END_S)
+        self._supervisor.terminate()
 
     def end(self) -> None:
         """End it at once."""
@@ -327,6 +329,7 @@ class Worker:
         self.collected: protocol.Collected | None = None
         self.cuda = False
         self.at: protocol.At | None = None
+        self._is_last = False
         self._test = ""
         self._left_s = 0.0
 
@@ -371,7 +374,7 @@ class Worker:
         if isinstance(asked, protocol.RunTest) and self._process is not None:
             self._test, self._left_s = asked.id, self._process.timeout_s
         if not isinstance(asked, protocol.DoStep):
-            self.at = None
+            self.at, self._is_last = None, asked == protocol.RunTest()
         sent_s = _START_S if isinstance(asked, protocol.Launch) else _SENT_S
         self._do(asked, lambda process: process.wire.send(asked, sent_s))
         begun_s = now_s()
@@ -435,16 +438,14 @@ class Worker:
         self.why, self._is_refused = why, True
 
     def finish(self) -> None:
-        """Have it end its fixtures, and end it."""
+        """Have it end its fixtures."""
         with contextlib.suppress(WorkerError):
             self.ask(protocol.RunTest())()
-        self.leave()
 
     def leave(self) -> None:
-        """End it when it has ended its fixtures."""
-        if self._process is not None:
+        """Begin to end it: where it has ended its fixtures, once it has exited."""
+        if self._process is not None and self._is_last:
             self._process.wait()
-        self.end()
 
     def end(self) -> None:
         """End it at once."""
@@ -492,27 +493,28 @@ class Reference(Worker):
         super().__init__(start, "the reference")
         self._cuda_is_up = cuda_is_up
         self.order = ContextOrder()
-        self._collect = protocol.Collect(())
+        self._collect = protocol.Collect()
         self._is_up: Answer = lambda: None
         self._done: protocol.Done | str = ""
         self.brings_up: StartStep = "run"
 
     def come_up(self) -> None:
-        """Start it without waiting for it."""
+        """Start it, and have it collect what its arguments name, without waiting for it."""
         with contextlib.suppress(WorkerError):  # which ``collect`` tells
             self._begin_to_start()
+            self.ask(self._collect)
 
     def _begin_to_start(self) -> None:
         self.order = ContextOrder()
         self._is_up = self.start()
 
-    def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> protocol.Collected:
+    def collect(self, files: Sequence[str], kept: Iterable[str] = ()) -> protocol.Collected:
         """Have it collect, and wait for that; empty if it cannot.
 
         Args:
             kept: as of ``Collect``.
         """
-        self._collect = protocol.Collect(tuple(files), tuple(kept))
+        self._collect = protocol.Collect(tuple(files), frozenset(kept))
         for _ in range(_MOST_DEATHS):
             with contextlib.suppress(WorkerError):
                 self._get_ready()

@@ -211,8 +211,9 @@ class AgainstTests:
         start = partial(self._process, "baseline", 0)
         self._reference = worker.Reference(start, inventory.cuda_is_up)
         self._fresh = timing.FreshPairs(self._process, self._files, self._brings_up)
-        self._config.add_cleanup(self._fresh.end)
-        self._config.add_cleanup(self._reference.end)
+        # What is added last is called first.
+        for end in (self._fresh.end, self._reference.end, self._fresh.leave, self._reference.leave):
+            self._config.add_cleanup(end)
         times = not self._settings.against_exact
         self._turns = Turns(self._reference, self._fresh, times=times, source=self._source)
         self._reference.come_up()
@@ -238,7 +239,11 @@ class AgainstTests:
             return
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
-        kept = tuple(item.nodeid for item in measured if state_of(item).has_snapshot)
+        kept = [item.nodeid for item in measured if state_of(item).has_snapshot]
+        # The tree lacks what was built beside the user's code; another environment has it.
+        compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
+        if compiled and not self._launches["baseline"].python:
+            self._reference.refuse(compiled)
         shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
@@ -248,10 +253,6 @@ class AgainstTests:
         self._brings_up["baseline"] = self._reference.brings_up
         if self._brings_up["current"] == "run" and inventory.cuda_is_up():
             self._brings_up["current"] = "collect"
-        # The tree lacks what was built beside the user's code; another environment has it.
-        compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
-        if compiled and not self._launches["baseline"].python:
-            self._reference.refuse(compiled)
         run_state(self._config).after_call = self._turns.after_call
         # Registered last, it wraps what all others do in the call phase.
         self._config.pluginmanager.unregister(self)
@@ -370,11 +371,10 @@ class AgainstTests:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End the processes; after a whole run they end their fixtures first."""
+        """After a whole run the processes end their fixtures, and exit while this one reports."""
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._fresh.finish()
             self._reference.finish()
-        self._reference.end()
 
 
 def _next_measured(item: pytest.Item, following: pytest.Item | None) -> str:
@@ -466,10 +466,7 @@ class Turns:
             self._fails = _OVER
         else:
             own = why_judged(
-                at.profile,
-                call.profile,
-                is_reviewed=self._is_reviewed(),
-                source=self._source,
+                at.profile, call.profile, is_reviewed=self._is_reviewed(), source=self._source
             )
             self.timed[call.profile.label] = self._time(test, call, own)
             self._fails = (own or self._fails) if fails else ""

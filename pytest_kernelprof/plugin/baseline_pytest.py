@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 from types import ModuleType
@@ -33,6 +35,8 @@ _BY_LIMIT = "kernelprof_by_limit"
 def main(arguments: list[str]) -> None:
     """Run pytest as the user's process asks, over the two descriptors of the first argument."""
     wire = protocol.Wire.of_a_child(arguments[0])
+    # Before all others, so that it runs last: what is left then, Python's own end, changes nothing.
+    atexit.register(wire.close)
     try:
         if isinstance(launch := wire.receive(), protocol.Launch):
             _run(wire, launch)
@@ -69,7 +73,7 @@ class Served:
     def __init__(self, wire: protocol.Wire, code: code_origin.RightCode, seed: int | None) -> None:
         self._wire, self._code, self._seed = wire, code, seed
         self._asked = protocol.RunTest()
-        self._kept: frozenset[str] = frozenset()
+        self._collect = protocol.Collect()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
@@ -93,28 +97,41 @@ class Served:
         """Collect the files that the user's process names, all at once."""
         self.is_ready = True
         self._wire.send(protocol.Collected(cuda=inventory.cuda_is_up()))
-        asked = self._wire.receive()
-        if not isinstance(asked, protocol.Collect):
-            return True
-        self._kept = frozenset(asked.kept)
-        if there := [file for file in asked.files if os.path.exists(file)]:
-            session.perform_collect(there)
-        if why := self._code.wrong(list(sys.modules.items())):
-            self._wire.send(protocol.Refused(why))
+        asked: protocol.Collect = self._wire.receive()
+        if ahead := not asked.files:
+            with contextlib.suppress(pytest.UsageError):  # the revision may lack what is named
+                session.perform_collect()
         else:
-            ids = tuple(item.nodeid for item in session.items)
-            self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
-            self._shared = self._code.origins.shared_with(self._files)
-            cuda = inventory.cuda_is_up()
-            self._wire.send(protocol.Collected(ids, self._errors, cuda, self._shared))
+            self._collect = asked
+            session.perform_collect([*filter(os.path.exists, asked.files)])
+        there = {*filter(os.path.exists, self._collect.files)}
+        why = self._code.wrong(list(sys.modules.items()))
+        if ahead and (why or not there or not self._files.issuperset(there)):
+            pytest.exit("other files have to be collected, in another process")
+        if why:
+            self._wire.send(protocol.Refused(why))
+            return True
+        self._files |= {*there, *(str(one.__file__) for one in _plugins(session.config))}
+        self._shared = self._code.origins.shared_with(self._files)
+        ids = tuple(item.nodeid for item in session.items)
+        cuda = inventory.cuda_is_up()
+        self._wire.send(protocol.Collected(ids, self._errors, cuda, self._shared))
         return True
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        """Note the file."""
+        self._files.add(str(collector.path))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark the tests that are measured because the user's code has snapshots of them."""
+        """Keep the tests of the files that the user's process names, once it has collected too, and
+        mark those that are measured because the user's code has snapshots of them."""
+        if not self._collect.files:
+            self._collect = self._wire.receive()
+            files = frozenset(self._collect.files)
+            items[:] = [item for item in items if str(item.path) in files]
         for item in items:
-            if item.nodeid in self._kept:
-                state_of(item).in_snapshots = True
+            state_of(item).in_snapshots = item.nodeid in self._collect.kept
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what fails."""

@@ -99,7 +99,7 @@ class _Idle:
     brings_up = "run"
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.come_up = self.end = self.finish = self.refuse = _nothing
+        self.come_up = self.end = self.leave = self.finish = self.refuse = _nothing
         self.answer: Callable[[], Done | str] = str
 
     def collect(self, *_: object) -> Collected:

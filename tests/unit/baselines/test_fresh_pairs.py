@@ -134,15 +134,21 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
             assert len(pairs) == len(firsts)
     assert len(scene.lines("starts")) == 4
     del scene.log[:]
-    scene.fresh.finish()
-    each = ("C1", "B2", "C3", "B4")
-    assert scene.log == [
-        *(f"{one} finishes" for one in each),
-        *(f"{one} answers" for one in each),
-        *(f"{one} {word}" for one in each for word in ("waits", "ends")),
-    ]
+    for step in (scene.fresh.finish, scene.fresh.leave, scene.fresh.end):
+        step()
+    each, does = ("C1", "B2", "C3", "B4"), ("finishes", "answers", "waits", "ends")
+    assert scene.log == [f"{one} {word}" for word in does for one in each]
     scene.fresh.end()  # as cleanup
     assert len(scene.log) == 16
+
+
+def test_those_that_have_not_ended_their_fixtures_are_not_waited_for() -> None:
+    scene = Scene([""])
+    with scene.fresh.at(["current"], call("")):
+        pass
+    del scene.log[:]
+    scene.fresh.leave()
+    assert not scene.log
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from pytest_kernelprof.baselines.protocol import (
     NO_SUCH_TEST,
     At,
+    Collect,
     Collected,
     Done,
     DoStep,
@@ -42,9 +43,12 @@ class Double:
         self.ended = 0
         self.wire = self
         self.asked: object = None
+        self.sent: list[object] = []
 
     def send(self, asked: object, timeout_s: float) -> None:
-        self.asked = asked
+        self.sent.append(asked)
+        if asked != Collect():  # which has no answer of its own
+            self.asked = asked
 
     def receive(self, timeout_s: float) -> object:
         answer = self.up if isinstance(self.asked, Launch) else next(self.answers)
@@ -88,6 +92,14 @@ def test_it_answers() -> None:
     made.finish()
     made.end()
     assert process.ended == 1
+
+
+def test_it_collects_before_it_is_told_the_files_but_not_when_it_is_started_again() -> None:
+    """What it has collected ahead may be what it died of."""
+    first, second = Double(Lost("gone")), Double(KNOWN)
+    reference(first, second)
+    assert first.sent == [Launch("main", "/r", "/t", "/f"), Collect(), Collect(("t.py",))]
+    assert second.sent == [Launch("main", "/r", "/t", "/f"), Collect(("t.py",))]
 
 
 def test_it_is_started_again_once() -> None:
