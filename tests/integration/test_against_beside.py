@@ -121,13 +121,13 @@ def test_a_file_that_only_the_run_has_is_not_missed(against: Run) -> None:
 
 
 LATE = """
-import atexit, time, pytest
+import atexit, tempfile, time, pytest
 class Late:
     def __del__(self, sleep=time.sleep, touch=(place / "baseline-late").touch):
         sleep(10)
         touch()
 if side == "baseline":
-    late = Late()
+    late, made = Late(), tempfile.TemporaryDirectory(prefix="made-", dir=place)
     atexit.register(mark, "exit")
 @pytest.fixture(scope="session", autouse=True)
 def ends():
@@ -148,4 +148,5 @@ def test_the_end_of_its_interpreter_is_not_waited_for(
     found = {one.name for one in place.iterdir()}
     assert found >= {f"baseline-{what}" for what in ("ends", "unconfigured", "exit")}
     assert "baseline-late" not in found
-    assert not [*place.glob("kernelprof-against-*"), *place.glob("kernelprof-traces-*")]
+    left = ("kernelprof-against-*", "kernelprof-traces-*", "made-*")
+    assert not [path for one in left for path in place.glob(one)]
