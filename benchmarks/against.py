@@ -270,8 +270,9 @@ class Project:
             *(f"--kernelprof-json={DOCUMENT}", *options),
         ]
         environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
-        if package:
-            environment["PYTHONPATH"] = package
+        if package:  # goes before the one that runs this script
+            known = environment.get("PYTHONPATH", "")
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package, known)))
         start = time.perf_counter()
         done = subprocess.run(
             command, cwd=new, env=environment, capture_output=True, text=True, check=False
