@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -84,7 +85,7 @@ def instructions(project: Path, variant: str) -> float:
     command += [python, *options, "-m", "pytest", *pytest_arguments(project, variant)]
     env = {**environment(python), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=True)
-    return float(done.stderr.rpartition("I refs:")[2].split()[0].replace(",", "")) / 1e6
+    return int(re.findall(r"I +refs: +([\d,]+)", done.stderr)[-1].replace(",", "")) / 1e6
 
 
 def runs_of(project: Path, rounds: int, wheres: list[str]) -> dict[str, list[tuple[float, float]]]:
