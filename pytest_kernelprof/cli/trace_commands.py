@@ -24,9 +24,10 @@ from pytest_kernelprof.limits.kinds import JUDGED, parse_words
 from pytest_kernelprof.profiler.operators import registered_operators
 from pytest_kernelprof.records.codec import encode
 from pytest_kernelprof.records.comparison import TracesComparison
+from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Profile
 from pytest_kernelprof.report import commands
-from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.failure import failure_text
 from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.ranks import Rank, odd_ones
@@ -98,7 +99,8 @@ def check(chosen: argparse.Namespace) -> int:
     found = evaluate(loaded.record, limits, registered_operators)
     outcomes, told = {one.outcome for one in found}, {"failed", "undecided", "not judged"}
     if not outcomes.isdisjoint(told - {"not judged"}):
-        print(failure_message(structs.replace(loaded.record, verdicts=found)))
+        judged = structs.replace(loaded.record, verdicts=found)
+        print(failure_text(Test("", (judged,))))
         found = tuple(one for one in found if one.outcome not in told)
     for one in found:
         print(printable(f"{one.outcome}: {verdict_line(one)}"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,13 +20,12 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotE
 from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.gpu.conditions import alone
 from pytest_kernelprof.plugin.items import run_state, state_of
+from pytest_kernelprof.plugin.outcome import failure_of, told_test
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
 from pytest_kernelprof.records import codec, comparison
-from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
-from pytest_kernelprof.summary.advice import again_command
 from pytest_kernelprof.summary.comparisons import shown_name
 from pytest_kernelprof.summary.records import FAILED
 from pytest_kernelprof.system import now_s
@@ -315,21 +313,25 @@ class AgainstTests:
             return None
         found = self._judged(item, profiles)
         _put(item, found)
-        name = shown_name(self._launches["baseline"].name, self._source)
-        pairs = zip(_profiles_of(item), found, strict=True)
-        worse = [profile for profile, one in pairs if one.change == "worse"]
-        warns = self._settings.warn_only
+        name = self._launches["baseline"].name
+        worse = [one for one, it in zip(profiles, found, strict=True) if it.change == "worse"]
         if worse:
-            command = again_command(shlex.quote(item.nodeid), worse[0])
-            at = state_of(item).line_of_limits
+            state, settings = state_of(item), state_of(item).settings
             python = _python_of(self._settings)
-            message = worse_message("" if warns else broken, worse, name, command, at, python)
+            base = comparison.RunComparison(source=self._source, name=name, python=python)
+            test = told_test(state.as_told(), _profiles_of(item), accepts=False)
+            told, warns = failure_of(test, settings, base), settings.warn_only
+            accepts = state.snapshot is not None and state.snapshot.accepts
+            before = failure_of(told_test(test, profiles, accepts=accepts), settings)
+            both = f"{broken}\n{told}" if broken else told
+            message = broken.replace(before, told) if before and before in broken else both
             if not warns:
                 return LimitExceeded(message, pytrace=False, place=worse[0].place)
-            state_of(item).warn(message)
+            state.warn(told)
         if lost := list(dict.fromkeys(metric for one in found for metric in one.lost)):
             return IncompleteProfile(
-                f"{comparison.LIMIT_OF[self._source]}: {lost_words(lost, name)}"
+                f"{comparison.LIMIT_OF[self._source]}: "
+                f"{lost_words(lost, shown_name(name, self._source))}"
             )
         return None
 

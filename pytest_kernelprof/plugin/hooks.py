@@ -540,7 +540,7 @@ def conclude_test(item: pytest.Item) -> None:
             test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
     _note_taken(item, test)
     records = test.ledger.records(test.unmeasured)
-    found = conclude(records, state.named_here, test.settings, state.line_of_limits)
+    found = conclude(records, state.as_told(), test.settings)
     if state.snapshot is not None:
         state.snapshot.accepts = found.accepts
     for words in found.warnings:

@@ -237,13 +237,15 @@ class ItemState:
 
         self._item.warn(KernelprofWarning(words))
 
-    @property
-    def line_of_limits(self) -> str:
-        """The line of its markers; empty where the test has given itself further limits."""
-        from pytest_kernelprof.summary.wording import line_of
+    def as_told(self) -> document.Test:
+        """The test as a failure tells of it: by how pytest takes it here; with the line of its
+        markers, unless it has given itself further limits."""
+        from pytest_kernelprof.records.document import Test
 
-        given = self.test.ledger.limits if self.test else {}
-        return "" if len(given) > len(self.marks.limits) else line_of(self.place)
+        given = self.test.ledger.limits if self.test else ()
+        names = tuple(dict.fromkeys(one.name for one in given))
+        at = self.place if len(given) <= len(self.marks.limits) else None
+        return Test(self.named_here, place=at, limits=names)
 
     def refuse_ignored_marks(self) -> None:
         """Raise where a ``pytestmark`` of ours stands in a conftest.py or an ``__init__.py`` around

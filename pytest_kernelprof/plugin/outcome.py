@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.snapshots import why_not_kept
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
@@ -13,11 +14,14 @@ from pytest_kernelprof.limits.kinds import Key, Limit
 from pytest_kernelprof.limits.marks import not_on_the_cpu
 from pytest_kernelprof.measure.policy import incomplete_words
 from pytest_kernelprof.plugin.settings import Settings
+from pytest_kernelprof.records.comparison import RunComparison, SnapshotReport
+from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Place, Profile, Verdict
-from pytest_kernelprof.report.failure import INDENT, failure_message, with_command
+from pytest_kernelprof.report.failure import INDENT, failure_text
 from pytest_kernelprof.summary import advice, wording
-from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
+from pytest_kernelprof.summary.records import TO_DO
+from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 
 
 @dataclass(slots=True, eq=False)
@@ -105,38 +109,40 @@ class Conclusion(NamedTuple):
     accepts: bool = False
 
 
-def conclude(records: Records, test: str, settings: Settings, at: str = "") -> Conclusion:
+def failure_of(test: Test, settings: Settings, *baselines: RunComparison) -> str:
+    """Why a test fails by its profiles; empty if it does by none.
+
+    Args:
+        settings: those of the test. baselines: what ran in turn with it.
+    """
+    over = tuple(one for one in test.profiles if _fails(one, settings))
+    run = settings.run_document
+    earlier = (RunComparison(source="run", name=run),) if run else ()
+    return failure_text(replace(test, profiles=over), (*baselines, *earlier)) if over else ""
+
+
+def _fails(profile: Profile, settings: Settings) -> bool:
+    failing = {"failed", "undecided"} if settings.undecided == "fail" else {"failed"}
+    return any(verdict.outcome in failing for verdict in profile.verdicts)
+
+
+def conclude(records: Records, test: Test, settings: Settings) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had.
 
     Args:
-        test: how pytest is told to run it.
+        test: how pytest is told to run it; its limits, and the line that has them.
         settings: those of the test.
-        at: the line that has its limits.
     """
-    failing = {"failed", "undecided"} if settings.undecided == "fail" else {"failed"}
-    over = [
-        profile
-        for profile in records.profiles
-        if any(verdict.outcome in failing for verdict in profile.verdicts)
-    ]
-    messages = (failure_message(one, at=at) for one in over)
-    broken = (*messages, *records.broken, *records.no_snapshot)
-    accepts = bool(broken) and _is_by_snapshot_alone(records, {*failing, "incomplete"})
-    if accepts:
-        device = records.profiles[-1].environment.kind
-        causes = [cause for one in over for cause in causes_of(one, "failed")]
-        fix = advice.fix_words(causes, on_cpu=device == "cpu")
-        told, accept = f"{broken[-1]}\n{INDENT}{advice.TO_DO}", "accept it"
-        if over:
-            again = advice.again_command(shlex.quote(test), over[-1])
-            told = with_command(f"{told}{fix}", advice.AGAIN, again) + f"\n{INDENT}"
-            accept = f"{advice.IF_INTENDED}, accept it in the snapshot"
-        command = advice.update_command([test], device)
-        broken = (*broken[:-1], f"{told}{accept}:\n{2 * INDENT}{command}")
-    elif over and not records.broken and not records.no_snapshot:
-        command = advice.again_command(shlex.quote(test), over[-1])
-        broken = (*broken[:-1], with_command(broken[-1], advice.AGAIN, command))
+    over = [one for one in records.profiles if _fails(one, settings)]
+    fails = bool(over or records.broken or records.no_snapshot)
+    accepts = fails and _is_by_snapshot_alone(records, settings)
+    test = told_test(test, records.profiles, accepts=accepts)
+    broken = (*filter(None, [failure_of(test, settings)]), *records.broken, *records.no_snapshot)
+    if accepts and not over:
+        command = advice.update_command([test.id], records.profiles[-1].environment.kind)
+        accept = f"{INDENT}{TO_DO}accept it:\n{2 * INDENT}{command}"
+        broken = (*broken[:-1], f"{broken[-1]}\n{accept}")
     if broken and not settings.warn_only:
         place = over[0].place if over else None
         failure = LimitExceeded("\n".join(broken), pytrace=False, place=place)
@@ -153,8 +159,21 @@ def conclude(records: Records, test: str, settings: Settings, at: str = "") -> C
     return Conclusion(warnings=(*broken, *_warnings(records, settings.undecided), *records.notes))
 
 
-def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
+def told_test(test: Test, profiles: tuple[Profile, ...], *, accepts: bool) -> Test:
+    """A test as its failure tells of it.
+
+    Args:
+        accepts: whether an update of its snapshot mends it.
+    """
+    kind = profiles[-1].environment.kind if profiles else ""
+    snapshot = SnapshotReport(file="", device=kind, key="", accepts=True) if accepts else None
+    return replace(test, profiles=profiles, snapshot=snapshot)
+
+
+def _is_by_snapshot_alone(records: Records, settings: Settings) -> bool:
     """Whether a test that fails would pass with another snapshot, and one can be made of it."""
+    undecided = ("undecided",) if settings.undecided == "fail" else ()
+    failing = ("failed", "incomplete", *undecided)
     return bool(records.profiles) and not (
         records.broken
         or records.blind

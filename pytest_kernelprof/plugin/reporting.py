@@ -24,7 +24,7 @@ from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, ou
 from pytest_kernelprof.plugin.items import CUDA_HINT, run_state, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from _pytest._io import TerminalWriter
@@ -303,11 +303,7 @@ def _first_line(words: str) -> str:
 
     first, *others = [one for one in words.splitlines() if not one.startswith(MARGINS)] or [""]
     others = [one for one in others if " > " in one or " -> " in one]
-    line = re.sub(_EXCESS, r"\1\2", first)
-    return line if "(+" in line else line + more_exceeded(len(others))
-
-
-_EXCESS = r"(: (?:[^:]|:(?! ))*? -?> (?:[^:]|:(?! ))*): .*?( \(\+\d+ more .*)?$"
+    return first + more_exceeded(len(others))
 
 
 def _entries_of(words: str) -> list[code.ReprEntry]:
@@ -321,23 +317,25 @@ def _entries_of(words: str) -> list[code.ReprEntry]:
     return entries
 
 
-_FAR, _PLACE, _MARKS = 20 * " ", "  at ", ("> ", "+ ", "? ", "~ ")
-"""How the second line of a row begins, a line of code, and a row that is marked."""
+_FAR, _PLACE, _MARKS = 12 * " ", "  at ", ("> ", "+ ", "? ", "~ ")
+"""How what stands below a line of code or a row begins, a line of code, and a marked row."""
 
 
 class _Marked(code.ReprEntry):
     """Lines of a failure, of which those that are marked and what to do stand out."""
 
     def toterminal(self, tw: TerminalWriter) -> None:
-        from pytest_kernelprof.summary.advice import IF_INTENDED, TO_DO
+        from pytest_kernelprof.summary.advice import IF_INTENDED
+        from pytest_kernelprof.summary.records import TO_DO
 
-        is_red = is_light = False
+        is_below = is_light = False
         for line in self.lines:
             is_light = is_light or line.startswith(f"  {IF_INTENDED}")
-            is_light = is_light and not line.startswith(4 * " ")  # a command
-            is_red = line.startswith(_MARKS) or (is_red and line.startswith(_FAR))
+            is_light = is_light and not line.startswith(4 * " ") and bool(line.strip())
+            is_red = line.startswith(_MARKS) or (is_below and line.startswith(_FAR))
             before, label, rest = line.partition(": " if line.startswith(_PLACE) else f" {TO_DO}")
             is_place = line.startswith(_PLACE)
+            is_below = is_place or is_red
             tw.write(before + label if rest else "", bold=not is_place, cyan=is_place)
             tw.line(rest or line, red=is_red, light=is_light)
 
@@ -381,8 +379,15 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     known, said = first.setdefault(re.sub(_OF_EACH, " ", told), (test, shown))
     if known != test:
         told = units.printable(f"as in {known}; -v shows the rest")
-        new = (line for line in shown if line not in said or not line.startswith(_PLACE))
-        lines[:] = [*new, f"  {told}"]
+        lines[:] = [*_without(shown, said), f"  {told}"]
+
+
+def _without(lines: Iterable[str], said: Collection[str]) -> Iterator[str]:
+    """Lines that are not said, each with what stands below it."""
+    is_new = True
+    for line in lines:
+        is_new = is_new if line.startswith(_FAR) else line not in said
+        yield from [line] if is_new else []
 
 
 _OF_EACH = r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+"

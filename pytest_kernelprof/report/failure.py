@@ -1,190 +1,204 @@
-"""The message of a failed test: the verdicts, the line that made the call, the kernels."""
+"""The message of a failed test: the verdicts, the line that made the call, what to do, the
+kernels. Also the lines of code of every report."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import linecache
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec.structs import replace
-
-from pytest_kernelprof.records.comparison import BASELINE_WORDS, IN_TURN, Source
-from pytest_kernelprof.records.document import Comparison
-from pytest_kernelprof.records.metrics import WITH_INTERVAL
-from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
-from pytest_kernelprof.report import kernel_tables
-from pytest_kernelprof.report.tables import Style, Table, plain, width_of, wrapped
+from pytest_kernelprof.records.comparison import BASELINE_WORDS, RunComparison, Source
+from pytest_kernelprof.records.document import Comparison, Run, Test
+from pytest_kernelprof.records.profile import Place, Profile
+from pytest_kernelprof.report import kernel_tables, tables
+from pytest_kernelprof.report.tables import Line, Span, Style, Table, plain, width_of, wrapped
 from pytest_kernelprof.summary import advice, verdicts, wording
+from pytest_kernelprof.summary.comparisons import baseline_summaries
 from pytest_kernelprof.summary.kernels import new_kernels
-from pytest_kernelprof.summary.records import Task
+from pytest_kernelprof.summary.records import TO_DO, Remedy, Row, Task
+from pytest_kernelprof.summary.run import failures_of
 from pytest_kernelprof.units import format_time, printable
 
+Code = Callable[[Place], str]
+"""A line of code as it is written; empty where that is not known."""
 INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
 MARGINS = (INDENT, "> ", "+ ", "? ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
 _SIGNS = ("+ new", "? perhaps new", "- gone", "~ changed")
-_AGAIN = re.compile(rf"\n{INDENT}{advice.AGAIN}:\n.*")
-"""The command below what to do."""
-_UPDATE = re.compile(r"\s+with\s+--kernelprof-update[^\n]*(?:\n +--kernelprof-device=cpu)?$")
-"""What accepts in a snapshot, without the test."""
 MOST_LINES = 3
 """The code of so many lines is shown."""
-_STYLE, _HEAD = Style(80 - len(INDENT)), 80 - len("E   ")
+_STYLE = Style(80 - len(INDENT))
 
 
-def failure_message(profile: Profile, base: str = "", at: str = "") -> str:
-    """Return all violations of one profile, the line that made the call, and its kernels.
+def failure_text(test: Test, baselines: Sequence[RunComparison] = ()) -> str:
+    """Return why a test fails, or may fail: for each of its profiles the limits that are broken,
+    the lines of code, what to do, and what ran.
 
     The first line is a verdict, since that is what a summary shows.
 
     Args:
-        base: the name of the revision or environment that it is compared with, if it is.
-        at: the line that has the limits, where that is not the call.
+        test: with the profiles that fail it; without an id no command is given.
+        baselines: what it was compared with.
     """
-    told = _open_verdicts(profile.verdicts)
-    doubt = wording.doubt(profile.conditions)
-    limits = wording.limits_of([profile])
-    unjudged = [verdicts.verdict_line(one) for one in limits if one.outcome == "not judged"]
-    baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
-    causes, on_cpu = verdicts.causes_of(profile, "failed"), profile.on_cpu
-    fix = (
-        advice.fix_words(causes, on_cpu=on_cpu)
-        if baselines
-        else advice.cure_words(profile, told, causes)
+    run = Run((test,), baselines=tuple(baselines))
+    bases = {one.baseline.source: one.base for one in baseline_summaries(run)}
+    told = (_lines_of(row, task, bases) for row, task in failures_of(run))
+    return "\n".join(line for lines in told for line in lines)
+
+
+def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str]:
+    """Of one profile; the kernel that a comparison names stands below the call that launched it."""
+    profile, shown, found = row.profile, row.shown, row.found
+    yield from found
+    sure = list(_details(row))
+    said = {*found, *sure, "; ".join(found), *(one.partition(": ")[0] for one in found)}
+    facts = [one for one in task.facts if one not in said]
+    facts = facts if task.what.partition(": ")[0] in said else [task.what, *facts]
+    labels = {**task.labels, **dict(zip([task.what], task.places[:1], strict=False))}
+    task = task._replace(facts=tuple(facts), labels=labels)
+    written = written_at(task, code_of)
+    foot, rank = verdicts.reservations(shown), f"rank {shown.rank}: " * bool(profile.other_ranks)
+    region = f"region {profile.label!r}" if profile.one_shot else profile.label
+    calls = dict.fromkeys(
+        one.place or profile.place for one in profile.verdicts if one.outcome in _OPEN
     )
-    todo = [f"{advice.TO_DO}{fix}"] if fix else []
-    if fix and (base or not baselines):
-        own = profile.one_shot and profile.label  # a region, which may have its own limits
-        todo.append(advice.intended_words(told, base.partition(" (")[0], at="" if own else at))
-    shown = wording.shown_rank(profile)
-    foot = verdicts.reservations(shown)
-    of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
-    found = [verdicts.excess_of(profile, one) for one in told]
-    places = [one for excess in found for one in wording.places_of(excess) if code_of(one)]
-    guilty = list(dict.fromkeys(places))[:MOST_LINES]
-    origin = _origin(profile, told, guilty)
-    heads, more = _heads(told, base, doubt, found, guilty)
-    above = _wrapped([*more, f"{of_rank}{foot}" if foot else ""])
-    above += [*origin, ""] if origin else []
-    above += _wrapped(f"not judged: {one}" for one in unjudged)
-    tables = what_ran(profile, _STYLE, dict.fromkeys(IN_TURN, base) if base else {})
-    return "\n".join([*heads, *_indented(above), *tables, *_indented(["", *_wrapped(todo)])])
+    place = f"at {task.lines}" if {*task.places} - {*written, task.call} else ""
+    above = _wrapped([f"in {region}" if profile.label else "", *sure, place])
+    above += map(plain, task_lines(task, code_of, _STYLE, lambda at: f"at {wording.line_of(at)}: "))
+    above += _wrapped([f"{rank}{foot}" if foot and foot not in facts else ""])
+    left = (one for one in calls if one and one not in written)
+    above += [line for one in left for line in code_lines(one)]
+    todo = ["", *map(plain, step_lines(task.remedy, _STYLE))] if task.remedy.steps else []
+    yield from _indented([*above, *todo, ""])
+    yield from what_ran(profile, _STYLE, bases)
 
 
-def _heads(
-    told: Sequence[Verdict], base: str, doubt: str, found: Sequence[Cause], shown: Collection[Place]
-) -> tuple[list[str], list[str]]:
-    """A line for each verdict with what exceeds it, and where unless that line is shown below with
-    its code; and what has no room in them."""
-    heads, more = [], []
-    said: set[Cause] = set()
-    was, base = verdicts.counts_before(told, *IN_TURN), base.partition(" (")[0]
-    for one, excess in zip(told, found, strict=True):
-        head, rest, between = verdicts.verdict_line(one, doubt), "", ""
-        if one.comparison is not None and one.in_turn and one.outcome == "failed":
-            if was:  # said beside the limits
-                continue
-            head = f"worse than {base}: {verdicts.delta_words(one.comparison)}"
-            head, between, rest = head.partition(" in ")
-            rest, _, margin = rest.partition("), ")
-            head, rest = (f"{head}, {margin}", f"{rest})") if margin else (head, rest)
-        elif not one.metric or one.apart:
-            head, between, rest = head.partition("; ")
-        elif one.unit in WITH_INTERVAL and one.outcome == "failed":
-            sure = verdicts.how_sure(one)
-            rest = f"{wording.title(one)}: {sure}" if len(told) > 1 else sure
-            head = head.replace(f" ({sure})", "", 1)
-        head += verdicts.was_words(one, was, base)
-        more += [between.lstrip("; ") + rest] if rest else []
-        excess = Cause("") if excess in said else excess
-        said.add(excess)
-        there, words = wording.cause_lines(excess), wording.signed(excess)
-        words = "" if " takes " in words or words.startswith(wording.SLOWER) else words  # marked
-        is_shown = all(one in shown for one in wording.places_of(excess))
-        lines = f" at {there}" if there and not is_shown else ""
-        beside = f"{lines}: {words}" if words else lines
-        if width_of(head + beside) <= _HEAD:
-            head += beside
-        elif width_of(head + lines) <= _HEAD:
-            head += lines
-            more += filter(None, [words])
-        else:
-            more.append(words + lines)
-        heads.append(head)
-    over = sum(one.outcome == "failed" and not one.in_turn for one in told)
-    also = wording.more_exceeded(over - 1)
-    if also and width_of(heads[0] + also) <= _HEAD:
-        heads[0] += also
-    return heads, more
+def _details(row: Row) -> Iterator[str]:
+    """How sure it is what is broken."""
+    for one in row.profile.verdicts:
+        if words := verdicts.detail_of(one):
+            named = len(row.found) > 1 and one.comparison is None
+            yield from [f"{wording.title(one)}: {words}"] if named else words.split("; ")
+
+
+_OPEN = ("failed", "undecided")
+
+
+def task_lines(
+    task: Task, code: Code, style: Style, lead: Callable[[Place], str]
+) -> Iterator[Line]:
+    """Yield the lines of code to look at, each with what is known of it below the call that it is
+    about; then what else is known.
+
+    Args:
+        lead: what stands before a line of code.
+    """
+    facts, colour = task.facts, style.sign(task.told)[1]
+    for place, text in written_at(task, code).items():
+        own = [words for words in facts if task.labels.get(words) == place]
+        facts = tuple(words for words in facts if words not in own)
+        told = [style.say(words.replace(f" at {wording.line_of(place)}", "")) for words in own]
+        inside, chains = style.within(len(lead(place))), task.chains.get(place, ())
+        first, *below = _pointed(style.say(text), chains, told, inside.width)
+        yield Span(lead(place), "cyan"), Span(first)
+        yield from ((Span(" " * len(lead(place))), Span(one, colour)) for one in below)
+    yield from (line for words in facts for line in style.sentence(words))
+
+
+def _pointed(
+    text: str, chains: Iterable[tuple[str, ...]], told: Sequence[str], room: int
+) -> Iterator[str]:
+    """A line of code; marks under the call, where it is known; what is known of it."""
+    spans = {call_in(text, one) for one in chains}
+    start, end = spans.pop() if len(spans) == 1 else (0, 0)
+    if width_of(text) > room and width_of(text[:end]) > room - 3:
+        text, start, end = f"...{text[start:]}", 3, 3 + end - start
+    yield text if width_of(text) <= room else f"{tables.head_of(text, room - 3)}..."
+    at, marks = width_of(text[:start]), "^" * min(width_of(text[start:end]), room)
+    lines = list(told) if marks else [f"^ {words}" for words in told]
+    if marks and lines and at + width_of(f"{marks} {lines[0]}") <= room:
+        marks, lines = f"{marks} {lines[0]}", lines[1:]
+    yield from [" " * at + marks] if marks else []
+    at = at if all(at + width_of(one) <= room for one in lines) else 0
+    yield from (" " * at + one for words in lines for one in wrapped(words, room))
+
+
+def call_in(code: str, operators: Sequence[str]) -> tuple[int, int]:
+    """Find what a line calls, or computes by a sign, that led to these operators.
+
+    Args:
+        code: the line. operators: of PyTorch, the innermost first, as ``aten::copy_``.
+
+    Returns:
+        Where it begins and ends, in characters; zeros where it is not known or there are several.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+    for node in ast.walk(_parsed(code)):
+        if isinstance(node, (ast.Call, ast.BinOp, ast.AugAssign)):
+            of = getattr(node, "func", None)
+            name = getattr(of, "attr", getattr(of, "id", type(getattr(node, "op", None)).__name__))
+            start, end = node.col_offset, node.end_col_offset or 0
+            if isinstance(of, ast.Attribute) and not _is_dotted(of):
+                start = (of.end_col_offset or 0) - len(name.encode())
+            start, end = (len(code.encode()[:at].decode()) for at in (start, end))
+            found.setdefault(_plain_name(name), []).append((start, end))
+    # What runs backward is called by none of the names that ran forward.
+    names = ["backward"] if any("Backward" in one for one in operators) else reversed(operators)
+    several = next(filter(None, (found.get(_plain_name(one)) for one in names)), [])
+    return several[0] if len(several) == 1 else (0, 0)
+
+
+def _is_dotted(node: ast.AST) -> bool:
+    """Whether it is only names: ``torch.nn.functional``."""
+    return all(isinstance(one, (ast.Name, ast.Attribute, ast.Load)) for one in ast.walk(node))
+
+
+def _plain_name(name: str) -> str:
+    """``mul`` of ``aten::mul_`` and of ``Mult``, ``matmul`` of ``MatMult``."""
+    word = re.split("::?", name)[-1].replace("_", "").lower()
+    return word.removesuffix("t") if word.endswith("mult") else word
+
+
+def _parsed(code: str) -> ast.AST:
+    """A line of code by itself, also the head of a block; nothing where it is part of a longer
+    statement."""
+    for text in (code, f"{code} pass"):
+        with contextlib.suppress(SyntaxError, ValueError):
+            return ast.parse(text)
+    return ast.Module([], [])
+
+
+def step_lines(remedy: Remedy, style: Style) -> Iterator[Line]:
+    """Yield what to do, each thing with the command for it below."""
+    for does, command in remedy.steps:
+        tone: tables.Colour = "light" if does is remedy.steps[-1][0] and remedy.intended else ""
+        for line in wrapped(style.say(f"{does}:" if command else does), style.width):
+            label, colon, rest = line.rpartition(TO_DO)
+            yield Span(label + colon, "bold"), Span(rest, tone)
+        pasted = tables.command_lines(style.say(command), style.width - 2) if command else []
+        yield from ((Span(INDENT), Span(line)) for line in pasted)
 
 
 def comparison_message(comparison: Comparison) -> str:
     """Return the assertions that do not hold, or may not hold; where; then the table of all
     callables."""
-    told = _open_verdicts(comparison.verdicts)
-    places = dict.fromkeys(filter(None, (one.place for one in told)))
-    code = [line for one in places for line in code_lines(one)]
+    told = [one for of in _OPEN for one in comparison.verdicts if one.outcome == of]
+    code = [line for at in dict.fromkeys(v.place for v in told) if at for line in code_lines(at)]
     heads = [verdicts.comparison_line(comparison, one) for one in told]
-    todo = f"{advice.TO_DO}{advice.COMPARED}"
-    below = [*code, *kernel_tables.callable_lines(comparison), "", todo]
+    below = [*code, *kernel_tables.callable_lines(comparison), "", f"{TO_DO}{advice.COMPARED}"]
     return "\n".join([*heads, *_indented(below)])
-
-
-def with_command(message: str, does: str, command: str) -> str:
-    """Return a message of a failure with a command, and what it does, below what to do last."""
-    told = f"\n{INDENT}{does}:\n{2 * INDENT}{command}"
-    above, todo, last = message.rpartition(f"\n{INDENT}{advice.TO_DO}")
-    last, intended, rest = last.partition(f"\n{INDENT}{advice.IF_INTENDED}")
-    return f"{above}{todo}{last}{told}{intended}{rest}"
-
-
-def worse_message(
-    message: str,
-    profiles: Iterable[Profile],
-    base: str,
-    command: str = "",
-    at: str = "",
-    python: str = "",
-) -> str:
-    """Return the message of a test that is worse than a revision or in another environment.
-
-    Args:
-        message: that of the limits that it breaks; empty where it keeps all.
-        profiles: those that are worse, with their verdicts.
-        base: the baseline's name. command: what runs the test again. at: the line that has the
-            limits of the test. python: as of ``advice.against``.
-    """
-    message = _AGAIN.sub("", message)
-    for profile in profiles:
-        told = failure_message(profile, base, at)
-        limits = tuple(one for one in profile.verdicts if not one.in_turn)
-        before = failure_message(replace(profile, verdicts=limits), at=at)
-        message = message.replace(before, told) if before in message else f"{message}\n{told}"
-    name, message = base.partition(" (")[0], message.lstrip("\n")
-    if not command:
-        return message
-    accept = f":\n{2 * INDENT}{command} --kernelprof-update"
-    message = _UPDATE.sub(lambda _: accept, message)  # a test's id may have backslashes
-    source = next((one.in_turn for one in profile.verdicts if one.in_turn), IN_TURN[0])
-    again = command + advice.against(name, source, python)
-    return with_command(message, f"then compare with {name} again", again)
 
 
 def error_message(words: str, place: Place) -> str:
     """Return an error in words: its first sentence, the others below it, and the line; what to do
     comes last."""
-    head, rest = advice.told_by(words)
-    hint, told = advice.hint_of(words), [*_wrapped([rest]), *code_lines(place)]
-    if hint:
-        told = [*code_lines(place), "", *_wrapped([f"{advice.TO_DO}{hint}"])]
+    (head, rest), hint, code = advice.told_by(words), advice.hint_of(words), code_lines(place)
+    told = [*code, "", *_wrapped([f"{TO_DO}{hint}"])] if hint else [*_wrapped([rest]), *code]
     return "\n".join([head, *_indented(told)])
-
-
-def _open_verdicts(found: Sequence[Verdict]) -> list[Verdict]:
-    """Those that failed, then those that are undecided."""
-    return [one for outcome in ("failed", "undecided") for one in found if one.outcome == outcome]
 
 
 def _wrapped(sentences: Iterable[str]) -> list[str]:
@@ -194,16 +208,6 @@ def _wrapped(sentences: Iterable[str]) -> list[str]:
 
 def _indented(lines: Iterable[str]) -> list[str]:
     return [INDENT + line for line in lines]
-
-
-def _origin(profile: Profile, told: Sequence[Verdict], guilty: Sequence[Place]) -> list[str]:
-    """Which profile of the test it is; the lines that launch what exceeds limits, and the line that
-    took the profile."""
-    what = []
-    if profile.label:
-        what = [f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"]
-    places = dict.fromkeys([*guilty, *(one.place or profile.place for one in told)])
-    return [*what, *(line for place in places if place for line in code_lines(place))]
 
 
 def code_of(place: Place) -> str:
@@ -245,7 +249,7 @@ def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> lis
     tables = [*beside, kernels] if over and over[0] in _BESIDE else [kernels, *beside]
     # Of waits and copies no kernel tells.
     tables = beside if over and {*over} <= {*_BESIDE} - {"launch_overhead"} else tables
-    if any(one.unit != "count" for one in _open_verdicts(profile.verdicts)):
+    if any(one.unit != "count" for one in profile.verdicts if one.outcome in _OPEN):
         tables.append(_indented(map(plain, kernel_tables.lines_of_ranks(profile, style))))
     return [line for table in filter(None, tables) for line in (INDENT, *table)][1:]
 
@@ -261,7 +265,7 @@ def _copy_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
     return [f"{INDENT}copies (> counted by {named}):", *_marked(table, style)]
 
 
-def _wait_lines(profile: Profile, judged: Profile, style: Style) -> list[str]:
+def _wait_lines(_: Profile, judged: Profile, style: Style) -> list[str]:
     return _indented(kernel_tables.wait_table(judged).lines(style))
 
 

@@ -12,7 +12,7 @@ from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
-from pytest_kernelprof.summary.advice import TO_DO, commands_of, hint_of, task_of
+from pytest_kernelprof.summary.advice import hint_of, task_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Problem, Task
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
@@ -153,12 +153,9 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
     yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
-    remedy = task.remedy
-    what, again = remedy.what and f"{TO_DO}{remedy.what}", f"{remedy.again}:" * bool(remedy.command)
-    told = [what, again if what else again.removeprefix("then "), remedy.command]
-    yield from ["", *filter(None, told)] if any(told) else []
-    others = [other for _, other in commands_of([problem])][bool(remedy.command) :]
-    yield from ["", remedy.shown + ":" * bool(others), *others] if remedy.intended else []
+    for does, command in task.remedy.steps:
+        yield from [] if does.startswith("then ") else [""]
+        yield from [f"{does}:", command] if command else [does]
 
 
 def notice_of(run: Run) -> str:

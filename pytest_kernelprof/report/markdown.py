@@ -49,22 +49,23 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             then details and items from the least bad upward. A line says how much.
     """
     summary = summary_of(run)
-    head, commands, totals = (
-        [line for paragraph in paragraphs for line in (paragraph, "")]
-        for paragraphs in (_head(summary), _commands(summary), [_totals(summary)])
-    )
-    room = limit - sum(map(_size, (*head, *commands, *totals))) - _FOR_THE_CUT
+    head = [line for paragraph in _head(summary) for line in (paragraph, "")]
+    totals = [_totals(summary), ""]
+    room = limit - sum(map(_size, (*head, *_commands(summary.problems), *totals))) - _FOR_THE_CUT
     kept = defaultdict[_What, list[list[str]]](list)
-    cut = Counter[_What]()
+    cut, made = Counter[_What](), Counter[_What]()
     for what, make in _blocks(summary, link):
         lines = make() if room >= 0 else []
         room -= sum(map(_size, lines))
         if room < 0:  # also for all that follows
             cut[what] += 1
-        elif lines:
-            kept[what].append(lines)
+        else:
+            made[what] += 1
+            kept[what] += [lines] if lines else []
     rows, folds, changed = ([*chain(*kept[one])] for one in ("task", "detail", "change"))
-    told = [*head, *([*_TABLE, *rows, ""] if rows else []), *commands, *folds]
+    problems = enumerate(summary.problems)
+    left = [one for at, one in problems if at >= made["detail"] or not _has_details(one)]
+    told = [*head, *([*_TABLE, *rows, ""] if rows else []), *folds, *_commands(left)]
     differ = (one.comparison for one in listed(summary).changed if one.comparison is not None)
     results = Counter(RESULTS[result_of(one)] for one in differ)
     named = ", ".join(f"{number} {result}" for result, number in results.items())
@@ -84,11 +85,11 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
 
 
-def _commands(summary: Summary) -> Iterator[str]:
-    """What checks or accepts it."""
-    for does, command in commands_of(summary.problems):
-        block = fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE)
-        yield "\n".join([f"**{_with_code(does[:1].upper() + does[1:])}:**", *block])
+def _commands(problems: Sequence[Problem]) -> Iterator[str]:
+    """What checks or accepts them."""
+    for does, command in commands_of(problems):
+        yield f"**{_with_code(does[:1].upper() + does[1:])}:**"
+        yield from (*fence(command_lines(command, _WIDEST), "sh", _LONGEST_NOTE), "")
 
 
 def _totals(summary: Summary) -> str:
@@ -140,18 +141,27 @@ def _told(problem: Problem, link: Link) -> Callable[[str], str]:
 def _detail(
     problem: Problem, link: Link, bases: Mapping[Source, str], *, opened: bool
 ) -> list[str]:
-    """What the row does not say; kernels and ranks of the first tests."""
-    task, told = task_of(problem), _told(problem, link)
+    """The commands, what the row does not say, kernels and ranks of the first tests."""
+    task, told, ran = task_of(problem), _told(problem, link), _ran(problem)
     facts = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
-    inside = [*facts, ""] if facts else []
-    rows = [one for one in problem.rows if isinstance(one, Row)]
-    ran = [one for one in rows if one.told in ("failed", "to update")][:_MOST_KERNELS]
+    inside = [*_commands([problem]), *facts, *([""] if facts else [])]
     for row in ran:
         lines = dedent("\n".join(what_ran(row.profile, Style(_WIDEST), bases))).split("\n")
         inside += [f"**{text(row.name)}:**"] if len(problem.rows) > 1 else []
         inside += [*fence(lines), ""]
-    named = f"What ran in <b>{tag_text(task.test)}</b>" if ran else f"<b>{tag_text(task.test)}</b>"
-    return details(named, inside[:-1], opened=opened) if ran or facts else []
+    of = "Commands and kernels of" if ran else "Commands for"
+    named = f"{of} <b>{tag_text(task.test)}</b>"
+    return details(named, inside[:-1], opened=opened) if _has_details(problem) else []
+
+
+def _ran(problem: Problem) -> list[Row]:
+    """The tests whose kernels are shown."""
+    rows = [one for one in problem.rows if isinstance(one, Row)]
+    return [one for one in rows if one.told in ("failed", "to update")][:_MOST_KERNELS]
+
+
+def _has_details(problem: Problem) -> bool:
+    return bool(_ran(problem) or task_of(problem).facts)
 
 
 def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -179,7 +189,7 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
         yield "task", partial(_row, problem, link)
     bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in problems:
-        yield "detail", partial(_detail, problem, link, bases, opened=len(problems) == 1)
+        yield "detail", partial(_detail, problem, link, bases, opened=problem is problems[0])
     for row in listed(summary).changed:
         yield "change", partial(_change_of, row)
 

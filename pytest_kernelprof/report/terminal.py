@@ -9,43 +9,28 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.report.failure import code_of, written_at
+from pytest_kernelprof.report import tables
+from pytest_kernelprof.report.failure import Code, code_of, step_lines, task_lines
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
-from pytest_kernelprof.report.tables import (
-    LABEL,
-    Column,
-    Span,
-    Table,
-    command_lines,
-    cut_middle,
-    labelled,
-    lay_out,
-    left,
-    style_of,
-    wrapped,
-    write_lines,
-)
+from pytest_kernelprof.report.tables import LABEL, Column, Span, Table, labelled, left, wrapped
 from pytest_kernelprof.summary import comparisons, wording
-from pytest_kernelprof.summary.advice import TO_DO, commands_of
+from pytest_kernelprof.summary.advice import MOST_TASKS, commands_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import delta_line
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pytest
 
     from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause, Place
+    from pytest_kernelprof.records.profile import Cause
     from pytest_kernelprof.report.tables import Colour, Line, Style
     from pytest_kernelprof.summary.records import Entry, Problem, Task, Told
     from pytest_kernelprof.summary.run import Summary
-
-    Code = Callable[[Place], str]
-    """A line of code as it is written; empty where that is not known."""
 
 MOST_CAUSES = 3
 """So many causes of a row are told."""
@@ -69,11 +54,11 @@ def write_report(
         bases = " and ".join(one.base for one in summary.compared)
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
-        style = style_of(terminal)
+        style = tables.style_of(terminal)
         lines = report_lines(
             summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
         )
-        write_lines(terminal, lines)
+        tables.write_lines(terminal, lines)
 
 
 def report_lines(
@@ -131,14 +116,14 @@ def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[L
     lines += labelled("unfinished", missing, style)
     for one in summary.tasks:
         lines += [(), *_task_lines(one, code, style)]
-    for does, command in commands_of(summary.problems):
-        pasted = command_lines(style.say(command), style.width - _INDENT)
+    for does, command in commands_of(summary.problems[MOST_TASKS:]):
+        pasted = tables.command_lines(style.say(command), style.width - _INDENT)
         lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _INDENT)]
     return lines
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
-    """Where and what, the lines of code, what else is known, what to do, what else may be done."""
+    """Where and what, the lines of code, what else is known, what to do."""
     sign, colour = style.sign(one.told)
     inside = style.within(_SIGN)
     for at, line in enumerate(wrapped(style.say(one.where), inside.width)):
@@ -147,25 +132,8 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
         mark = Span(" " * _SIGN) if at else Span(left(sign, _SIGN), colour)
         name = Span(line.removeprefix(there).removeprefix(what))
         yield mark, Span(there, "cyan"), Span(what, "bold"), name
-    facts = one.facts
-    for place, text in written_at(one, code).items():
-        number, beside = f"{place.line}  ", f" at {wording.line_of(place)}"
-        own = [words for words in facts if f"{words},".find(f"{beside},") > 0]
-        facts = tuple(words for words in facts if words not in own)
-        line = cut_middle(style.say(number + text), inside.width - _INDENT)
-        yield from _indented([line], _SIGN + _INDENT)
-        for words in own:
-            label = f"^ {style.say(words.replace(beside, ''))}"
-            lines = wrapped(label, inside.width - _INDENT - len(number))
-            yield from _indented(lines, _SIGN + _INDENT + len(number), "yellow")
-    for words in facts:
-        yield from _indented(wrapped(style.say(words), inside.width), _SIGN)
-    todo, intended = one.remedy.first, one.remedy.shown
-    for words in filter(None, (f"{TO_DO}{todo}" if todo else "", intended)):
-        for line in wrapped(style.say(words), inside.width):
-            label, does, rest = line.rpartition(TO_DO)
-            tone: Colour = "light" if words is intended else ""
-            yield Span(" " * _SIGN), Span(label + does, "bold"), Span(rest, tone)
+    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
+    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
 
 
 def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterator[Line]:
@@ -275,7 +243,7 @@ def _table(groups: Sequence[Group], style: Style, *, marked: bool) -> Iterator[L
     entries = [one for group in groups for one, _ in group.entries[: group.most]]
     columns = columns_of(entries, verbose=style.verbosity > 0)
     names = Column("test", tuple(map(_name_of, entries)), kind="name")
-    laid = lay_out([*columns, names], style.within(_SIGN))
+    laid = tables.lay_out([*columns, names], style.within(_SIGN))
     yield ()
     if columns:
         yield (Span(" " * _SIGN + laid.title, "light"),)

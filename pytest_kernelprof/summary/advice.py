@@ -14,29 +14,32 @@ from pytest_kernelprof.records.comparison import KEPT_COUNTS, LIMIT_OF
 from pytest_kernelprof.records.metrics import METRICS, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
+from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
-from pytest_kernelprof.summary.verdicts import verdict_line
+from pytest_kernelprof.summary.verdicts import offending_calls, offending_kernels, verdict_line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.records.comparison import Source, TestState
+    from pytest_kernelprof.records.comparison import TestState
     from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Profile, Verdict
+    from pytest_kernelprof.records.profile import Copy, Kernel, Place, Profile, Verdict, Wait
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
-_MOST_TESTS, _MOST_TASKS, _MOST_LIMITS, _MOST_FOUND, _MOST_WHYS, _LONGEST = 3, 6, 3, 2, 3, 100
-_MOST_NAMED, _MOST_FILES, _MOST_EACH = 8, 40, 4
+MOST_TASKS = 6
+_MOST_TESTS, _MOST_FILES, _MOST_LIMITS, _MOST_FOUND, _MOST_WHYS, _LONGEST = 8, 40, 3, 2, 3, 100
+_MOST_EACH = 4
 _TESTS = "{tests}"
-_ACCEPT = " snapshot with --kernelprof-update"
+_UPDATE = "--kernelprof-update"
+_ACCEPT = f" snapshot with {_UPDATE}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
 
 
-TO_DO, IF_INTENDED = "to do: ", "if intended"
-"""Before what to do, in a failure, and what may be done else."""
+IF_INTENDED = "if intended"
+"""Before what may be done else."""
 COMPARED = "make the candidate faster, or lower the limit"
 """What to do where a callable is not as fast as asserted."""
 
@@ -59,17 +62,6 @@ def again_command(tests: str, profile: Profile) -> str:
     return f"{command}{_on(profile.environment.kind)}"
 
 
-def against(base: str, source: Source, python: str = "") -> str:
-    """Return the options of a command that compares with a baseline, behind a space.
-
-    Args:
-        python: that of the environment in which a revision runs; empty for this one.
-    """
-    which = "-python" if source == "environment" else ""
-    options = [f"--kernelprof-against{which}={base}", f"--kernelprof-against-python={python}"]
-    return f" {shlex.join(options[: 1 + bool(python)])}"
-
-
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     """Return what to do about tests with one cause, by the worst of them.
 
@@ -78,10 +70,12 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
     """
     plan, tests = _plan(run, entries), [each.test.id for one in entries for each in one.each]
     command = printable(plan.command.replace(_TESTS, _arguments(tests)))
-    return plan._replace(command=command, tests=tuple(dict.fromkeys(tests)))
+    _, accepts, options = plan.intended.partition(_ACCEPT)
+    accept = printable(f"pytest {_arguments(tests)} {_UPDATE}{options}") if accepts else ""
+    return plan._replace(command=command, tests=tuple(dict.fromkeys(tests)), accept=accept)
 
 
-def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task, ...]:
+def tasks_of(problems: Sequence[Problem], most: int = MOST_TASKS) -> tuple[Task, ...]:
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
     left = Task("", f"{len(problems) - most} more: -v lists all", "", Remedy(""))
@@ -90,39 +84,28 @@ def tasks_of(problems: Sequence[Problem], most: int = _MOST_TASKS) -> tuple[Task
 
 def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
     """Yield the commands of problems, each once for all tests that it is for, with what it does."""
-    known = [one for one in problems if one.remedy.command]
-    for (does, command), several in wording.grouped(known, _for_any_tests).items():
-        tests = (test for one in several for test in one.remedy.tests)
-        command = command.replace(_TESTS, _arguments(tests, _MOST_NAMED, _MOST_FILES))
-        yield does.removeprefix("then "), printable(command)
-    accepted = (one for one in known if _ACCEPT in one.remedy.intended)
-    for (when, options), several in wording.grouped(accepted, _accepted_by).items():
-        tests = (test for one in several for test in one.remedy.tests)
-        command = f"pytest {_arguments(tests, _MOST_NAMED, _MOST_FILES)} {options}"
-        yield f"to accept in a snapshot, {when}", printable(command)
+    known = [(told, one.remedy.tests) for one in problems for told in _commands(one.remedy)]
+    known.sort(key=lambda one: one[0][0].startswith("to accept"))
+    for (does, command), several in wording.grouped(known, lambda one: one[0]).items():
+        tests = _arguments(test for _, named in several for test in named)
+        yield does, printable(command.replace(_TESTS, tests))
 
 
-def _accepted_by(one: Problem) -> tuple[str, str]:
-    """When an update accepts what is intended, which it does not while a limit is broken; and its
-    options."""
-    before, _, options = one.remedy.intended.partition(_ACCEPT)
-    when = "after raising the limits" if "allow" in before else "if intended"
-    return when, f"--kernelprof-update{options}"
-
-
-def _for_any_tests(one: Problem) -> tuple[str, str]:
-    """What a command does, and the command without its tests."""
-    remedy, does = one.remedy, one.remedy.again
-    if "--kernelprof-update" in remedy.command:
-        does = "to update outdated or missing snapshots"
-    return does, remedy.command.replace(printable(_arguments(remedy.tests)), _TESTS)
+def _commands(remedy: Remedy) -> Iterator[tuple[str, str]]:
+    """What the commands of a problem do, and each without its tests. An update accepts nothing
+    while a limit is broken."""
+    does, named = remedy.again.removeprefix("then "), printable(_arguments(remedy.tests))
+    does = "to update outdated or missing snapshots" if _UPDATE in remedy.command else does
+    when = "after raising the limits" if "allow" in remedy.intended else "if intended"
+    told = {does: remedy.command, f"to accept in a snapshot, {when}": remedy.accept}
+    return ((does, one.replace(named, _TESTS)) for does, one in told.items() if one)
 
 
 def task_of(problem: Problem) -> Task:
     """Return where to look and what to do about a problem."""
     worst = problem.rows[0]
     named = worst.name if problem.tests == 1 else wording.count(problem.tests, "test")
-    known = [one for one in worst.causes if one.sign != "-" and one.place]
+    known = [one for one in worst.causes if one.sign != "-" and (one.place or one.lines)]
     told = [one for one in known if not one.sign][:2] if known and not known[0].sign else known[:1]
     lines = wording.cause_lines(*told) or wording.line_of(worst.place) or worst.file
     there = dict.fromkeys(place for one in told for place in wording.places_of(one))
@@ -134,12 +117,32 @@ def task_of(problem: Problem) -> Task:
     left = sum(tests for _, tests in each[_MOST_EACH:])
     found = [words for words, _ in each[:_MOST_EACH]] + [f"and {left} more"] * (left > 0)
     todo = problem.remedy.what.lower()
-    had = ("GPU time +",) if worst.told == "failed" and "GPU time +" in what else ()
-    whys = [w for w in _whys(worst, said, lines) if w.lower() != todo and not w.startswith(had)]
-    whys = [f"{whys[0]}; {len(whys) - 1} others"] if len(whys) > _MOST_WHYS else whys
+    had = ("GPU time +", wording.MEDIANS) if worst.told == "failed" and "GPU time +" in what else ()
+    known_whys = _whys(worst, said, lines, places)
+    whys = {w: at for w, at in known_whys if w.lower() != todo and not w.startswith(had)}
+    if len(whys) > _MOST_WHYS:
+        first, at_first = next(iter(whys.items()))
+        whys = {f"{first}; {len(whys) - 1} others": at_first}
     facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
+    labels = {words: at for words, at in whys.items() if at is not None}
+    if worst.causes and worst.causes[0].place in {*places} - {call, None}:
+        labels[excess] = worst.causes[0].place
+    profile = worst.profile if isinstance(worst, Row) else None
+    chains = {at: _chains_at(profile, at) for at in places if profile is not None}
     shown = tuple(filter(None, facts))
-    return Task(lines, what, named, problem.remedy, places, worst.told, call, shown)
+    return Task(lines, what, named, problem.remedy, places, worst.told, call, shown, labels, chains)
+
+
+def _chains_at(profile: Profile, place: Place) -> frozenset[tuple[str, ...]]:
+    """The chains of operators by which a line launched what broken limits are about, or what
+    differs from a baseline."""
+    judged, new = wording.shown_rank(profile), new_kernels(profile)
+    waits, copies = offending_calls(profile, judged)
+    differ = (*slower_kernels(profile), *(new.marks if new is not None else ()))
+    events: list[Kernel | Wait | Copy] = [profile.kernels[at] for at in differ]
+    events += (judged.kernels[at] for at in offending_kernels(profile, judged))
+    events += [judged.waits[at] for at in waits] + [judged.copies[at] for at in copies]
+    return frozenset(one.operators for one in events if wording.source_place(one.source) == place)
 
 
 def _found(problem: Problem, what: str) -> Iterator[tuple[str, int]]:
@@ -150,13 +153,21 @@ def _found(problem: Problem, what: str) -> Iterator[tuple[str, int]]:
             names = [row.name for row in rows[:_MOST_EACH]]
             left = sum(len(row.each) for row in rows[_MOST_EACH:])
             told = ", ".join([*names, *([f"and {left} more"] if left else [])])
-            is_said = words.replace("; ", ", ") == what or not _VALUE.search(words)
+            is_said = ", ".join(_heads(rows[0])) == what or not _VALUE.search(words)
             yield told if is_said else f"{told}: {words}", sum(len(row.each) for row in rows)
     elif problem.cause is not None and problem.cause.sign:
         yield found_words(problem.rows[0]), 1
     else:
         said = tuple(one.text.partition("; ")[0] for one in problem.rows[0].causes)
-        yield from ((one, 1) for one in problem.rows[0].found[_MOST_FOUND:] if one not in said)
+        above = (*said, *_heads(problem.rows[0])[:_MOST_FOUND])
+        yield from ((one, 1) for one in problem.rows[0].found if one not in above)
+
+
+def _heads(one: Entry) -> list[str]:
+    """What is wrong with a test, without launches that are as many as kernels."""
+    kernels = [words for words in one.found if words.startswith("max_kernels: ")]
+    same = "max_launches" + "".join(kernels[:1]).removeprefix("max_kernels")
+    return [words for words in one.found if words != same]
 
 
 _NUMBER = re.compile(r" x\d+$")
@@ -173,24 +184,30 @@ def found_words(one: Entry) -> str:
     return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
 
 
-def _whys(worst: Entry, what: str, lines: str) -> Iterator[str]:
-    """The causes of a test that are not in what is said of it, without what is."""
+def _whys(
+    worst: Entry, what: str, lines: str, places: Sequence[Place]
+) -> Iterator[tuple[str, Place | None]]:
+    """The causes of a test that are not in what is said of it, without what is; and which of these
+    places each is about."""
     for at, one in enumerate(_causes_of(worst)):
         words = wording.brief(one) if one.sign else wording.without_operators(one.text)
         end = f" {_NUMBER.sub('', words.partition(' (')[0])}"
         text = one.text.removeprefix(what).lstrip(".; ").removesuffix("; undecided")
         is_said = any(f" {_NUMBER.sub('', part)}".endswith(end) for part in what.split("; "))
+        is_said = is_said or worst.causes[at].text in _heads(worst)[:_MOST_FOUND]
         if (at and one.sign) or not is_said:
             is_here = wording.cause_lines(one) == lines
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
-            yield from wording.located(left)
+            for told in wording.located(left):
+                here = (p for p in places if f" at {wording.line_of(p)}," in f"{told},")
+                yield told, places[0] if is_here and len(places) == 1 else next(here, None)
 
 
 def _causes_of(worst: Entry) -> Iterator[Cause]:
     """The causes of a test, without the limits and values that are said before them."""
     for one in worst.causes:
         text = one.text
-        for found in (said.partition(" (was ")[0] for said in worst.found[:_MOST_FOUND]):
+        for found in (said.partition(" (was ")[0] for said in _heads(worst)[:_MOST_FOUND]):
             limit = found.partition(": ")[0].removesuffix(" undecided")
             text = text.removeprefix(f"{found}; ").removeprefix(f"{limit}: ")
         yield structs.replace(one, text=text)
@@ -199,12 +216,12 @@ def _causes_of(worst: Entry) -> Iterator[Cause]:
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     first limit with its values."""
-    found = ", ".join(wording.first_of(worst.found, _MOST_FOUND, "{} more"))
+    found = ", ".join(wording.first_of(_heads(worst), _MOST_FOUND, "{} more"))
     limit, on_cpu = found.partition(": ")[0], isinstance(worst, Row) and worst.profile.on_cpu
     if cause is not None:
         words = wording.brief(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
-        says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
+        says_all = limit in ("", "forbid_kernels", "expect_kernels", *LIMIT_OF.values())
         if worst.told in FAILED_OTHERWISE:
             return told_by(words)[0]
         if worst.told == "incomplete":
@@ -243,13 +260,13 @@ def _place_of_limits(one: Entry) -> str:
     return wording.line_of(own.place) or one.test.id
 
 
-def _arguments(tests: Iterable[str], most: int = _MOST_TESTS, files: int = _MOST_TESTS) -> str:
+def _arguments(tests: Iterable[str]) -> str:
     """Tests as pytest is told to run them: by name where they are few, else by their files; the
     first of very many, since without one a command is about every test."""
     told = list(dict.fromkeys(tests))
-    if len(told) > most:
+    if len(told) > _MOST_TESTS:
         named = list(dict.fromkeys(one.partition("::")[0] for one in told))
-        told = named if len(named) <= files else told[:1]
+        told = named if len(named) <= _MOST_FILES else told[:1]
     return " ".join(map(shlex.quote, told))
 
 
@@ -305,8 +322,11 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            command += against(name, baseline.source, baseline.python)
-            return _compared_again(entries, fix, name, command)
+            which = "-python" if baseline.source == "environment" else ""
+            options = [f"--kernelprof-against{which}={name}"]
+            if baseline.python:
+                options.append(f"--kernelprof-against-python={baseline.python}")
+            return _compared_again(entries, fix, name, f"{command} {shlex.join(options)}")
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
     return Remedy(
@@ -419,7 +439,7 @@ def _after(words: str, causes: Iterable[Cause]) -> list[str]:
 
 
 def _accepting(device: str) -> str:
-    return f"pytest {_TESTS} --kernelprof-update{_on(device)}"
+    return f"pytest {_TESTS} {_UPDATE}{_on(device)}"
 
 
 def _on(device: str) -> str:

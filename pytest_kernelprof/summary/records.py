@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -188,6 +189,10 @@ class Row(Entry):
         return self.folded or (self,)
 
 
+TO_DO = "to do: "
+"""Before what to do first."""
+
+
 class Remedy(NamedTuple):
     """What to do; empty where nothing helps.
 
@@ -195,7 +200,7 @@ class Remedy(NamedTuple):
         what: what to do first. again: what to do then, by the command; or what it does.
         command: for these tests.
         intended: what to do if what the tests found is intended, as a sentence.
-        tests: their ids.
+        tests: their ids. accept: the command that accepts it in a snapshot.
     """
 
     what: str
@@ -203,6 +208,7 @@ class Remedy(NamedTuple):
     command: str = ""
     intended: str = ""
     tests: tuple[str, ...] = ()
+    accept: str = ""
 
     @property
     def shown(self) -> str:
@@ -214,6 +220,14 @@ class Remedy(NamedTuple):
         """What to do before the command, or by it."""
         return self.what or self.again * (not self.again.startswith("then "))
 
+    @property
+    def steps(self) -> list[tuple[str, str]]:
+        """What to do, one thing after another, each with its command or without."""
+        first = self.what or self.again.removeprefix("then ")
+        told = [(f"{TO_DO}{first}", "" if self.what else self.command)] if first else []
+        told += [(self.again, self.command)] if self.what and self.command else []
+        return told + ([(self.shown, self.accept)] if self.intended else [])
+
 
 class Task(NamedTuple):
     """Where to look, and what to do.
@@ -224,6 +238,8 @@ class Task(NamedTuple):
             that made the call.
         facts: of several tests what is wrong with each, then the causes that ``what`` does not say;
             of one these causes, then what else is wrong.
+        labels: by such a fact the one of ``places`` that it is about, if it is about one.
+        chains: by place the operators, the innermost first, by which it launched what is wrong.
     """
 
     lines: str
@@ -234,6 +250,8 @@ class Task(NamedTuple):
     told: Told | None = None
     call: Place | None = None
     facts: tuple[str, ...] = ()
+    labels: Mapping[str, Place] = {}
+    chains: Mapping[Place, frozenset[tuple[str, ...]]] = {}
 
     @property
     def where(self) -> str:

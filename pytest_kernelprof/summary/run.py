@@ -12,7 +12,7 @@ from msgspec import structs
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import records, verdicts, wording
-from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
+from pytest_kernelprof.summary.advice import hints_of, remedy_of, task_of, tasks_of, unjudged_words
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.units import format_time
@@ -84,7 +84,7 @@ class Summary:
 def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
     compared = baseline_summaries(run)
-    against = next((one.short for one in compared if one.what == "test"), "")
+    against = _against(run)
     found = [row for test in run.tests for row in _rows_of(test, against)]
     rows = tuple(sorted(found, key=worst_first))
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
@@ -156,6 +156,28 @@ def _rows_of(test: Test, against: str) -> Iterator[records.Row]:
         )
 
 
+def failures_of(run: Run) -> Iterator[tuple[records.Row, records.Task]]:
+    """Yield the profiles by which a test fails, or may fail, each with where to look and what to
+    do; with commands once, at the last.
+
+    Args:
+        run: of this test alone.
+    """
+    (test,) = run.tests
+    rows = [one for one in _rows_of(test, _against(run)) if one.told in ("failed", "undecided")]
+    for row in rows:
+        alone = replace(row, test=structs.replace(test, profiles=(row.profile,)))
+        remedy = remedy_of(run, [alone])
+        if row is not rows[-1] or not test.id:
+            remedy = remedy._replace(again="", command="", accept="")
+        yield row, task_of(records.Problem(next(iter(row.causes), None), (alone,), remedy))
+
+
+def _against(run: Run) -> str:
+    """The name of the revision or environment that it is compared with, if it is."""
+    return next((one.short for one in baseline_summaries(run) if one.what == "test"), "")
+
+
 def _causes_of(
     test: Test, profile: Profile, told: records.Told | None, compared: ProfileComparison | None
 ) -> tuple[Cause, ...]:
@@ -165,7 +187,8 @@ def _causes_of(
     found = verdicts.causes_of(profile, told)
     if test.snapshot is not None and test.snapshot.state == "missing":
         found = (*found, Cause(f"no snapshot for {test.snapshot.device}"))
-    if not found and compared is not None and compared.kernels is not None:
+    # Of what failed by something else, slower kernels are no cause.
+    if not (found or told == "failed") and compared is not None and compared.kernels is not None:
         found = verdicts.causes_of_diff(compared.kernels)
     return (*found, *verdicts.beside_of(profile, told))
 

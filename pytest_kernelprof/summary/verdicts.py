@@ -78,15 +78,32 @@ def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
     if not (words := wording.beside_limit(verdict)):
         return "not measured"
+    about = _about_value(verdict)
+    return f"{words} ({about})" if about else words
+
+
+def _about_value(verdict: Verdict) -> str:
     if verdict.unit in WITH_INTERVAL:
-        about = how_sure(verdict)
-    elif verdict.values:
-        values = ", ".join(f"{value:.0f}" for value in verdict.values)
-        rounds = f"{values} in {len(verdict.values)} rounds, the largest counts"
-        about = f"{verdict.note or 'UNSTABLE'}: {rounds}"
+        return how_sure(verdict)
+    if not verdict.values:
+        return ""
+    values = ", ".join(f"{value:.0f}" for value in verdict.values)
+    rounds = f"{values} in {len(verdict.values)} rounds, the largest counts"
+    return f"{verdict.note or 'UNSTABLE'}: {rounds}"
+
+
+def detail_of(verdict: Verdict) -> str:
+    """What ``verdict_line`` says of a limit or comparison that failed and ``found_by`` does not:
+    how sure a time is, what was expected, what was not counted; empty where they say the same."""
+    if (found := verdict.comparison) is not None:
+        timed = (one for one in found.worse if one.spec.unit != "count")
+        told = [delta_line(one, sure=True) for one in timed]
+        if found.paired is not None and found.paired.change == "worse":
+            told.append(wording.paired(found.paired))
     else:
-        return words
-    return f"{words} ({about})"
+        about = _about_value(verdict) if verdict.metric else _names(verdict).partition("; ")[2]
+        told = [about, _doubt_after(verdict, "").lstrip("; "), verdict.apart]
+    return "; ".join(filter(None, told)) if verdict.outcome == "failed" else ""
 
 
 def how_sure(verdict: Verdict) -> str:
@@ -174,8 +191,7 @@ def delta_words(found: ProfileComparison) -> str:
     words = [delta_line(one, found.counted, sure=True) for one in telling(found.worse) or judged]
     paired = found.paired
     if paired is not None and paired.change in ("worse", "undecided"):
-        margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
-        words.append(f"{wording.paired(paired)}{margin}")
+        words.append(wording.paired(paired))
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
@@ -402,9 +418,9 @@ def counts_before(verdicts: Iterable[Verdict], *sources: compared.Source) -> dic
 
 
 def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
-    """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``, ``worse than
-    main: kernels 3 -> 4``; of a count that alone is worse one of both: ``max_kernels: 4 > 3 (was 3
-    in main)``.
+    """What is wrong, what failed first, a few words for each limit and baseline: ``max_kernels: 5 >
+    1``, ``worse than main: kernels 3 -> 4``; of a count that alone is worse one of both:
+    ``max_kernels: 4 > 3 (was 3 in main)``.
 
     Args:
         revision: the name of the one, or of the environment, that is compared with, if one is.
@@ -413,7 +429,7 @@ def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
     sources = (v.comparison.source for v in verdicts if v.comparison and not v.of_snapshot)
     source: compared.Source = next(sources, "revision")
     was = counts_before(verdicts, source)
-    for one in verdicts:
+    for one in sorted(verdicts, key=lambda one: one.outcome != "failed"):
         of = one.comparison.source if one.comparison and not one.of_snapshot else None
         if one.outcome in ("failed", "incomplete", "undecided") and not (was and of == source):
             words, what = str(one.outcome), wording.title(one)
@@ -431,6 +447,7 @@ def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
                 words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
                 words = values or "exceeded"
+                words = words if one.metric else _names(one).partition("; ")[0]
             words += wording.on_ranks(one)
             yield f"{what}: {words}{was_words(one, was, names[source])}"
 
@@ -492,32 +509,6 @@ def explained(profile: Profile) -> Profile:
     """
     verdicts = [replace(one, cause=_cause_of(one, profile)) for one in profile.verdicts]
     return replace(profile, verdicts=tuple(verdicts))
-
-
-def excess_of(profile: Profile, verdict: Verdict) -> Cause:
-    """Return what exceeds a limit, shortly: the first thing of several, and how many more; with the
-    lines if they are others than that of the call. Without a text where it is not known."""
-    causes = causes_of(profile, verdict.outcome)
-    worse = [one for one in causes if one.sign == "+" or one.text.startswith(wording.SLOWER)]
-    if worse and (verdict.comparison is not None or verdict.metric in _OF_KERNELS):
-        more = f" and {wording.count(len(worse) - 1, 'other')}" if len(worse) > 1 else ""
-        slower = [one.place for one in worse if not one.sign and one.place]
-        lines = tuple(f"{one.file}:{one.line}" for one in slower) or worse[0].lines
-        text = f"{wording.brief(worse[0])}{more}"
-        return replace(worse[0], text=text, lines=lines)
-    cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
-    if verdict.metric == "latency" and profile.bound.verdict != "unknown":  # which says it, too
-        cause = Cause("")
-    call = wording.line_of(verdict.place or profile.place)
-    if wording.cause_lines(cause) == call:
-        cause = replace(cause, place=None, lines=())
-    parts = cause.text.split("; ") if verdict.metric else []  # else it names it
-    names = [wording.brief(replace(cause, text=one)).rpartition(": ")[2] for one in parts]
-    stands_out = cause.place is not None and not cause.lines
-    if len(names) > (1 if stands_out else _MOST_NAMED):
-        more = wording.count(len(names) - 1, "other")
-        names = [f"{names[0]} and {more}"] if stands_out else []
-    return replace(cause, text=", ".join(names))
 
 
 def _undecided(verdict: Verdict, doubt: str) -> Cause:
@@ -630,7 +621,7 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
     """Return the kernels that broken limits are about, from 0, each with why: those that a pattern
     forbids or another was expected for, the kind that takes longest, those that no other rank has.
     Of too many of which none is known to be new: those that the limit's pattern counts, all if none
-    is allowed, or the kind that is there most often.
+    is allowed, or the kind that is there most often. Without any, those that moved in a baseline.
 
     Args:
         judged: the profile of the rank whose kernels they are.
@@ -659,7 +650,11 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
         elif not is_known:
             often = _often(list(map(_kind_of, counted)))
             whys |= dict.fromkeys(filter(None, [often]), wording.OFTEN)
-    return {at: whys[kind] for at, kind in enumerate(launched) if kind in whys} | found
+    diffs = (one.comparison.kernels for one in profile.verdicts if one.comparison is not None)
+    alone = (diff for diff in diffs if diff is not None and not diff.added_or_removed)
+    moved = (at for diff in alone for one in diff.of("moved") for at in one.positions)
+    marked = {at: whys[kind] for at, kind in enumerate(launched) if kind in whys} | found
+    return marked or {at - 1: "moved" for at in moved if at <= len(launched)}
 
 
 def offending_calls(profile: Profile, judged: Profile) -> tuple[frozenset[int], frozenset[int]]:

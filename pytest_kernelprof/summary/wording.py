@@ -20,6 +20,7 @@ OFTEN = "launched most often"
 SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
 has, before a baseline, and before an interval."""
+MEDIANS = "each side's median "
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -221,15 +222,18 @@ def ends(first: str, last: str, between: str = "..") -> str:
 
 
 def paired(paired: Paired) -> str:
-    """``GPU time +8.4 % in 4 of 4 interleaved pairs (medians 40.0us -> 43.3us)``,
-    with the latencies if they are known, and why nothing follows; empty where no times were taken
-    and no reason is known. A profile of its own has another GPU time."""
+    """``GPU time +8.4 %, mean of 4 interleaved pairs (4 beyond the margin of 5 %); each side's
+    median 40.0us -> 43.3us``: the mean ratio is not the ratio of medians. With the latencies if
+    they are known, and why nothing follows; empty where no times were taken and no reason is known.
+    A profile of its own has another GPU time."""
     if not paired.pairs:
         return f"GPU time was not compared: {paired.why}" if paired.why else ""
     pairs = count(len(paired.pairs), "interleaved pair")
-    pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
+    pairs = f", mean of {pairs}" if paired.pairs[1:] else f" in {pairs}"
+    if paired.change in ("worse", "better"):
+        pairs += f" ({paired.agreeing} beyond the margin of {paired.margin * 100:.3g} %)"
     times = changed("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent(paired.ratio - 1)} in {pairs} (medians {times})"
+    words = f"GPU time {percent(paired.ratio - 1)}{pairs}; {MEDIANS}{times}"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"

@@ -178,7 +178,8 @@ def of_failures(text: str) -> Facts:
 
 _BLOCK = re.compile(r"^(`{3,})\w*\n.*?^\1$\n?", re.M | re.S)
 _DETAILS = re.compile(
-    r"^<details(?: open)?><summary>(?:What ran in )?<b>(?!Also changed:)(.*?)</b></summary>$", re.M
+    r"^<details(?: open)?><summary>(?:Commands (?:and kernels of|for) )<b>(.*?)</b></summary>$",
+    re.M,
 )
 _NO_REMEDY = {"crash"}
 """Of these a row may have nothing to do."""

@@ -61,7 +61,7 @@ def test_odd(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_jit_compiles: 1 > 0: scale[[]n = i32, was i32 divisible by 16]*",
+            "E   max_jit_compiles: 1 > 0",
             "*to do: warm up with these arguments*",
         ]
     )
@@ -115,7 +115,7 @@ def test_it(kernel_profile):
     for _ in range(2):  # the second time from the disk
         result = run(pytester, code)
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["E   max_jit_compiles: 1 > 0: scale[[]its first *"])
+        result.stdout.fnmatch_lines(["E   max_jit_compiles: 1 > 0"])
 
 
 def test_runs_of_an_autotuner_count_once_each(pytester: pytest.Pytester) -> None:
@@ -137,7 +137,7 @@ def test_warm(kernel_profile):
 """,
     )
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["E   max_autotunes: 2 > 0: tuned by Triton's autotuner*"])
+    result.stdout.fnmatch_lines(["E   max_autotunes: 2 > 0"])
 
 
 def test_graph_breaks_of_inductors_code(pytester: pytest.Pytester) -> None:

@@ -73,7 +73,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: operators 3 -> 4: + aten::mul",
+            "E   snapshot: operators 3 -> 4",
             "  at test_it.py:9: *",
             "*",
             "  against the snapshot: + new",
@@ -152,7 +152,7 @@ def test_a_snapshot_has_a_test_checked_that_asks_for_nothing(
     run(PLAIN).assert_outcomes(passed=2)
     result = run(PLAIN.replace("x + 1", "three()").replace(": three()", ": three() * 2", 1))
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*_ test_plain _*", "E   snapshot: operators 3 -> 4: + aten::mul"])
+    result.stdout.fnmatch_lines(["*_ test_plain _*", "E   snapshot: operators 3 -> 4"])
     only = run(PLAIN, "--kernelprof-only")
     only.assert_outcomes(passed=1, deselected=1)
 
@@ -302,7 +302,7 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     result = run(second)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   snapshot: operators 1 -> 2: + aten::add", "  in region 'r'", "  at test_it.py:9: *"]
+        ["E   snapshot: operators 1 -> 2", "  in region 'r'", "  at test_it.py:9: *"]
     )
     held = "outdated (not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
@@ -329,7 +329,7 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_a _*", "E   snapshot: operators 3 -> 4: + aten::mul", "  at test_it.py:9: *"]
+        ["*_ test_a _*", "E   snapshot: operators 3 -> 4", "  at test_it.py:9: *"]
     )
 
 

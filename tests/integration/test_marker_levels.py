@@ -58,9 +58,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='gelu'): 1 > 0: aten::gelu", "  at test_it.py:5: *"]
-    )
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0", "  at test_it.py:5: *"])
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
@@ -120,7 +118,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_kernels: 3 > 2 (+1 more limit exceeded)",
+            "E   max_kernels: 3 > 2",
             "E   forbid_kernels: 1 forbidden kernel ran: *",
             "  at test_it.py:5: *",
         ]
@@ -138,9 +136,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='gelu'): 1 > 0: aten::gelu", "  at test_it.py:5: *"]
-    )
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0", "  at test_it.py:5: *"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ CASES = {
     ),
     "max_kernels_match": (
         'max_kernels(1, match="GELU")', 'max_kernels(0, match="gelu|mm")',
-        ["E   max_kernels(match='gelu|mm'): 2 > 0: aten::mm, aten::gelu"],
+        ["E   max_kernels(match='gelu|mm'): 2 > 0"],
     ),
     "expect_kernels": (
         'expect_kernels("aten::mm", "gelu", "add")', 'expect_kernels("mm", "relu", "add")',
@@ -153,10 +153,10 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 0 (+1 more limit exceeded)",
+            "E   max_kernels: 3 > 0",
             "E   forbid_kernels: 1 forbidden*",
             "  at test_it.py:5: *",
-            "E   max_kernels: 1 > 0: aten::add",
+            "E   max_kernels: 1 > 0",
         ]
     )
 

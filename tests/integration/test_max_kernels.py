@@ -120,9 +120,7 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='gelu|mm'): 2 > 1: aten::mm, aten::gelu", "  at test_it.py:5: *"]
-    )
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1", "  at test_it.py:5: *"])
 
 
 def test_match_ignores_case(run: Run) -> None:
@@ -133,9 +131,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='GeLU'): 1 > 0: aten::gelu", "  at test_it.py:5: *"]
-    )
+    result.stdout.fnmatch_lines(["E   max_kernels(match='GeLU'): 1 > 0", "  at test_it.py:5: *"])
 
 
 def test_match_looks_at_the_operators_above_a_kernel_too(run: Run) -> None:
@@ -147,7 +143,7 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='aten::matmul'): 1 > 0: aten::mm", "  at test_it.py:5: *"]
+        ["E   max_kernels(match='aten::matmul'): 1 > 0", "  at test_it.py:5: *"]
     )
 
 
@@ -162,9 +158,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["E   max_kernels: 2 > 1 (UNSTABLE: ?, ? in 2 rounds, the largest*"]
-    )
+    result.stdout.fnmatch_lines(["E   max_kernels: 2 > 1 (UNSTABLE"])
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -190,7 +184,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 60 > 9: aten::mul x30, aten::add x30",
+            "E   max_kernels: 60 > 9",
             "  1, ... * aten::mul x30 *",
             "  2, ... * aten::add x30 *",
         ]

@@ -125,7 +125,7 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     result = run(pytester, project, "--kernelprof-report", "--kernelprof-markdown=summary.md")
     result.stdout.fnmatch_lines(
         [
-            "E   snapshot: operators 3 -> 4: + aten::mul",
+            "E   snapshot: operators 3 -> 4",
             "  at mlp.py:4: *",
             "  at mlp.py:5: *",
             "  against the snapshot: ? perhaps new",

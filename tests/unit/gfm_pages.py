@@ -100,6 +100,7 @@ class Fold:
         opened: whether it is unfolded at first. depth: in how many others it stands.
         title: all of it. name: what is bold in it.
         told: its paragraphs and items of lists, without those of the folds in it.
+        commands: what commands in it do.
     """
 
     opened: bool
@@ -107,6 +108,7 @@ class Fold:
     title: str = ""
     name: str = ""
     told: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
 
 
 class Page(HTMLParser):
@@ -163,7 +165,8 @@ class Page(HTMLParser):
         elif tag == "details":
             self._unfolding.pop()
         elif tag in ("p", "li") and self._unfolding:
-            self._unfolding[-1].told.append(told)
+            does = tag == "p" and re.match(r"[A-Z].*:$", told)
+            (self._unfolding[-1].commands if does else self._unfolding[-1].told).append(told)
         elif tag == "summary":
             self._unfolding[-1].title = told
         elif tag == "b" and "summary" in self._open:
@@ -216,7 +219,8 @@ def _look_of(sign: str, where: str, what: str, todo: str) -> Look:
 def _is_of(fold: Fold, look: Look) -> bool:
     """Whether it has the name of the test, or how many there are, that the row ends with."""
     ends = (f"in {fold.name}".strip(), f"({fold.name})")
-    return look.what.endswith(ends) and fold.title in (fold.name, f"What ran in {fold.name}")
+    titles = (f"Commands for {fold.name}", f"Commands and kernels of {fold.name}")
+    return look.what.endswith(ends) and fold.title in titles
 
 
 def _seen(told: str) -> str:

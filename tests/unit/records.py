@@ -13,8 +13,9 @@ from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.records.comparison import Paired, ProfileComparison, RunComparison
 from pytest_kernelprof.records.document import ComparedCallable, Comparison, Run, Test
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Collective, Kernel, Metric, Profile, Verdict
+from pytest_kernelprof.records.profile import Collective, Kernel, Metric, Place, Profile, Verdict
 from pytest_kernelprof.records.recording import Conditions, Environment, Integrity
+from pytest_kernelprof.report.failure import failure_text
 from pytest_kernelprof.stats.intervals import median_interval
 
 H200 = Environment(
@@ -199,3 +200,16 @@ def run_compared(*found: ProfileComparison, name: str = "old.json", **base: Any)
         for one in found
     ]
     return Run(tuple(tests), baselines=(RunComparison(source=source, name=name, **base),))
+
+
+def failure_of(*profiles: Profile, base: str = "", test: str = "", at: Place | None = None) -> str:
+    """What the failure of a test says of its profiles.
+
+    Args:
+        base: the revision that it is compared with, if it is. test: its id, for commands. at: the
+            line that has its limits.
+    """
+    baselines = [RunComparison(source="revision", name=base)] if base else []
+    whole = (one for one in profiles if not (one.one_shot and one.label))  # no region
+    limits = tuple(verdict.limit for one in whole for verdict in one.verdicts)
+    return failure_text(Test(test, profiles, place=at, limits=limits), baselines)

@@ -15,6 +15,7 @@ from records import (
     absent,
     around,
     counted,
+    failure_of,
     held_to,
     kernel,
     profile,
@@ -41,7 +42,6 @@ from pytest_kernelprof.records.comparison import (
 from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.records.recording import Conditions, Integrity, Neighbour
-from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.summary.comparisons import BaselineSummary, result_of
@@ -75,10 +75,12 @@ def test_more_kernels_are_worse_and_named() -> None:
     told = found(extra, profile(MLP))
     assert (told.source, told.change) == ("revision", "worse")
     assert worse(told) == ("kernels", "launches")
-    lines = worse_message("", [held_to(extra, told)], NAME).splitlines()
-    assert lines[0] == (
-        "worse than main: kernels 5 -> 6 at mlp.py:31: + vectorized_elementwise [mul]"
-    )
+    lines = failure_of(held_to(extra, told), base=NAME).splitlines()
+    assert lines[:3] == [
+        "worse than main: kernels 5 -> 6",
+        "  at mlp.py:31",
+        "  added kernel: vectorized_elementwise [mul]",
+    ]
     (new,) = [line for line in lines if line.startswith("+ 6")]
     assert new.endswith("mlp.py:31  aten::mul")
 
@@ -155,7 +157,7 @@ def test_profiles_are_paired_by_label_and_order() -> None:
     assert [each.change for each in judged([one, two], [one, two])] == ["same", "same"]
     told = judged([two, one], [one, two])
     assert [(each.label, each.change) for each in told] == [("f", "worse"), ("f", "better")]
-    assert "  in f" in worse_message("", [held_to(two, told[0])], "main")
+    assert "  in f" in failure_of(held_to(two, told[0]), base="main")
 
 
 @pytest.mark.parametrize(
@@ -388,15 +390,15 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     call = Timed(paired("worse"), kernels_us={"baseline": us, "current": (*us[:-1], us[-1] * 1.3)})
     told = timed(call)
     assert told.change == "worse"
-    lines = worse_message("", [held_to(profile(MLP), told)], NAME).splitlines()
-    assert lines[:2] == [
+    lines = failure_of(held_to(profile(MLP), told), base=NAME).splitlines()
+    assert lines[:3] == [
         "worse than main: GPU time +8.0 %, margin 5 %",
-        "  in 4 of 4 interleaved pairs (medians 233.1us -> 251.7us)",
+        "  GPU time +8.0 %, mean of 4 interleaved pairs (4 beyond the margin of 5 %)",
+        "  each side's median 233.1us -> 251.7us",
     ]
-    name = short_name(MLP[-1].name)
-    assert lines[2] == "  against main (abc1234): ~ changed"
-    assert lines[3].split() == ["time", "kernel", "launched", "by"]
-    assert re.match(rf"~ {us[-1]:.1f}us -> \S+ +{re.escape(name)} x3 ", lines[4])
+    name, at = short_name(MLP[-1].name), lines.index("  against main (abc1234): ~ changed")
+    assert lines[at + 1].split() == ["time", "kernel", "launched", "by"]
+    assert re.match(rf"~ {us[-1]:.1f}us -> \S+ +{re.escape(name)} x3 ", lines[at + 2])
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)
     assert todo == f"  to do: undo what slows down {name} x3"
@@ -409,7 +411,7 @@ def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> Non
     )
     over = profile(MLP)
     over = replace(over, verdicts=evaluate(over, [parse_keyword("max_kernels", 4)]))
-    lines = [line.split() for line in worse_message("", [held_to(over, told)], NAME).splitlines()]
+    lines = [line.split() for line in failure_of(held_to(over, told), base=NAME).splitlines()]
     table = lines[lines.index(["kernels", "of", "one", "call,", "measured", "by", "itself:"]) + 1 :]
     assert table[0][0] == "#"
     assert len([line for line in table if line[:1] and line[0][0].isdigit()]) >= 3
@@ -424,7 +426,7 @@ def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> Non
         (
             paired("undecided", why="no room"),
             "undecided",
-            "(medians 233.1us -> 251.7us) undecided, no room",
+            "each side's median 233.1us -> 251.7us undecided, no room",
         ),
         (
             paired("undecided", disturbed=BUSY),

@@ -49,11 +49,11 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
             "peak_memory 101 MB -> 151 MB (test_it)",
             "  triton_poi_fused [[]gelu, mul] is now gelu + mul",
             "  to do: undo the change",
-            "  if intended, run with --kernelprof-warn-only (all tests only warn) until",
-            "  */old.json has it",
-            "compare with */old.json*",
+            "  then compare with */old.json*",
             "    pytest test_mlp.py::test_it *",
             "      --kernelprof-against=*/old.json",
+            "  if intended, run with --kernelprof-warn-only (all tests only warn) until",
+            "  */old.json has it",
             "exit status 1: kernels rose in 1 profile, launches rose in 1 profile, *",
         ]
     )

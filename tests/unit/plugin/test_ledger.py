@@ -18,6 +18,7 @@ from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Ledger, w
 from pytest_kernelprof.plugin.outcome import Conclusion, Request, conclude
 from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.profiler.trace_folder import Folder, TraceFile
+from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Place, Profile, Timeline
 from pytest_kernelprof.records.recording import Recording
 
@@ -230,7 +231,7 @@ def test_what_was_concluded_is_not_concluded_again(tmp_path: Path) -> None:
 def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     book.keep(measured(tmp_path, mlp()), Request("a call", place=Place("tests/test_mlp.py", 31)))
-    conclusion = conclude(book.records(), "t.py::test_it", Settings({}))
+    conclusion = conclude(book.records(), Test("t.py::test_it"), Settings({}))
     assert "at test_mlp.py:31" in str(conclusion.raises)
 
 
@@ -272,7 +273,7 @@ def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> 
     book.keep(measured(tmp_path, mlp()), CALL)
     (own,) = limits(max_syncs=0)
     asked_and_raised(book, KeyError, own={own.key: own})
-    assert str(conclude(book.records(), "t.py::test_it", Settings({})).raises) == (
+    assert str(conclude(book.records(), Test("t.py::test_it"), Settings({})).raises) == (
         "max_kernels, max_syncs was not judged: the call was not measured completely (KeyError "
         "was raised); catch it inside"
     )
@@ -292,10 +293,10 @@ def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
 def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
     book.keep(measured(tmp_path, mlp()), CALL)
-    assert conclude(book.records(), "t.py::test_it", Settings({})) == Conclusion()
+    assert conclude(book.records(), Test("t.py::test_it"), Settings({})) == Conclusion()
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded
-    assert str(conclude(book.records(), "t.py::test_it", Settings({})).raises).startswith(
+    assert str(conclude(book.records(), Test("t.py::test_it"), Settings({})).raises).startswith(
         "max_kernels: 5 > 4"
     )
     book.dismiss()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from records import H200, MIXED, absent, around, calls_of, counted, of_ranks, timed
+from records import H200, MIXED, absent, around, calls_of, counted, failure_of, of_ranks, timed
 
 from pytest_kernelprof.baselines.run_documents import profiles_of
 from pytest_kernelprof.comparison.judge import Allowance, allowances
@@ -24,7 +24,6 @@ from pytest_kernelprof.plugin.run_baseline import Baseline, baseline_of, write_p
 from pytest_kernelprof.records.document import Test
 from pytest_kernelprof.records.profile import Profile, Verdict
 from pytest_kernelprof.records.recording import Conditions, Integrity
-from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 ID = "test_it.py::test_it"
@@ -87,23 +86,21 @@ def test_profiles_are_judged_each_by_that_of_its_place() -> None:
 
 def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     new = judged(earlier(calls_of(2)), calls_of(3, around("cuda_time", 100)))
-    lines = failure_message(new).splitlines()
-    assert lines[0] == "earlier run: kernels 2 -> 3: + gelu"
+    lines = failure_of(new).splitlines()
+    assert lines[:2] == ["worse than the earlier run: kernels 2 -> 3", "  added kernel: gelu"]
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new" in rows
-    assert rows[-4:-1] == [
-        "1..2 20.0 gelu x2 aten::gelu",
-        "+ 3 10.0 gelu aten::gelu",
-        "",
-    ]
-    assert rows[-1] == "to do: remove the added kernel"
+    assert rows[-2:] == ["1..2 20.0 gelu x2 aten::gelu", "+ 3 10.0 gelu aten::gelu"]
+    assert "to do: remove the added kernel" in rows
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:
     on = earlier(calls_of(1, around("cuda_time", 100)), allowed=TIMES)
     new = judged(on, calls_of(1, around("cuda_time", 150)))
-    words = "earlier run: cuda_time 105.5us -> 155.5us (+47.4 %, 99 % CI 151.0..160.0us)"
-    assert failure_message(new).splitlines()[0] == words
+    assert failure_of(new).splitlines()[:2] == [
+        "worse than the earlier run: cuda_time 105.5us -> 155.5us",
+        "  cuda_time 105.5us -> 155.5us (+47.4 %, 99 % CI 151.0..160.0us)",
+    ]
 
 
 def test_times_of_another_power_limit_or_a_disturbed_gpu_fail_nothing() -> None:

@@ -137,7 +137,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
     assert title == "kernelprof%3A relu%3A was gelu (t)"
     assert data.split("%0A") == [
-        "accept the change if it is intended:",
+        "to do: accept the change if it is intended:",
         "pytest t.py::t --kernelprof-update",
     ]
 
@@ -274,7 +274,7 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
     ((*_, found, data),) = told(crashed)
     assert title in (found, None)
-    assert data.split("%0A") == [*body, "run again:", "pytest t.py::test_it"]
+    assert data.split("%0A") == [*body, "to do: run again:", "pytest t.py::test_it"]
 
 
 def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:

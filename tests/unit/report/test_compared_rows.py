@@ -85,10 +85,11 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
     told = lines(better, slower, more, same)
     assert told[1:3] == ["", "✗ train.py:31: added kernel: elementwise [copy] x2 (a)"]
     at = next(i for i, line in enumerate(told) if line.startswith("? "))
-    assert told[at : at + 4] == [
+    assert told[at : at + 5] == [
         "? tests/test_b.py: undecided against the earlier run: GPU time +3.9..+5.4 %,",
         "  margin 0 % (test_b)",
-        "  GPU time +4.6 % in 2 interleaved pairs (medians 0.0us -> 0.0us)",
+        "  GPU time +4.6 %, mean of 2 interleaved pairs",
+        "  each side's median 0.0us -> 0.0us",
         "  undecided, above half of the margin",
     ]
     at = next(i for i, line in enumerate(told) if "better" in line)

@@ -213,7 +213,7 @@ def test_one_row_for_each_test_worst_first_with_what_is_wrong() -> None:
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    table, again, details, causes, block, end, facts = found.split("\n\n")[1:]
+    table, details, again, causes, block, end, facts = found.split("\n\n")[1:]
     what = "**max_kernels: 5&nbsp;>&nbsp;4** in <code>test&#95;broken&#91;a&#124;1&#93;</code>"
     place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
     todo = f"{FEWER}<br>If intended, allow `max_kernels(5)` at {place}"
@@ -224,7 +224,10 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
     assert again.split("\n") == ["**Run again:**", *command]
     assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
-    assert details == "<details open><summary>What ran in <b>test_broken[a|1]</b></summary>"
+    assert (
+        details
+        == "<details open><summary>Commands and kernels of <b>test_broken[a|1]</b></summary>"
+    )
     assert causes.split("\n") == [
         "- nvjet 256x128x64 TNT x3",
         "- vectorized_elementwise \\[gelu\\]",
@@ -236,14 +239,14 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     assert facts.startswith("<sub>NVIDIA H200, torch ")
 
 
-def test_each_of_several_rows_has_its_details_below_the_commands() -> None:
+def test_each_of_several_rows_has_its_commands_and_details_below_the_table() -> None:
     slow = msgspec.structs.replace(
         over(250, 200), limit="max_cuda_time", metric="cuda_time", unit="us"
     )
     one = Test("a/test_a.py::test_slow", (calls_of(1, verdicts=(slow,)),), outcome="failed")
     found = markdown_of(Run((one, broken("b/test_b.py::test_broken"))))
-    above, *below = found.split("\n<details>")
-    heading, table, again = above.rstrip("\n").split("\n\n")
+    above, *below = re.split("\n<details(?: open)?>", found)
+    heading, table = above.rstrip("\n").split("\n\n")
     assert heading == "### ❌ kernelprof: 2 of 2 tests break a limit"
     _, _, *rows = table.split("\n")
     for row, named in zip(
@@ -256,11 +259,12 @@ def test_each_of_several_rows_has_its_details_below_the_commands() -> None:
     ):
         assert row.startswith(f"| ❌ | {named} | ")
         assert "<br>If intended, allow " in row
-    assert again.startswith("**Run again:**\n```sh\npytest ")
     assert len(below) == 2
     for details, name in zip(below, ("test_slow", "test_broken"), strict=True):
-        head, facts, block, end = details.partition("\n<sub>")[0].rstrip("\n").split("\n\n")
-        assert head == f"<summary>What ran in <b>{name}</b></summary>"
+        told = details.partition("\n<sub>")[0].rstrip("\n").split("\n\n")
+        head, again, facts, block, end = told
+        assert again.startswith("**Run again:**\n```sh\npytest ")
+        assert head == f"<summary>Commands and kernels of <b>{name}</b></summary>"
         assert all(one.startswith("- ") for one in facts.split("\n"))
         assert block.startswith("```text\n")
         assert end == "</details>"
@@ -278,28 +282,27 @@ def test_one_cause_is_a_list_as_several_are() -> None:
         found = markdown_of(Run((test,)))
         (look,) = rendered(found).looks()
         assert look.todo == "Copy less often"
-        causes = found.split("\n\n")[4]
-        assert causes == told
+        assert found.split("\n\n")[4] == told
 
 
-def test_commands_stand_once_below_the_table_before_all_details() -> None:
+def test_commands_stand_in_the_details_of_their_problem_first() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
     found = markdown_of(Run((broken("t.py::test_a"), broken("t.py::test_b"), new)))
     page = rendered(found)
     accept = "To accept in a snapshot, if intended:"
-    assert commands_of(page) == ["Run again:", accept]
-    assert page.raw_texts("pre")[:2] == [
-        "pytest t.py::test_a t.py::test_b t.py::test_new\n",
+    both, new_alone = page.folds
+    assert (both.commands, new_alone.commands) == (["Run again:"], ["Run again:", accept])
+    assert [one for one in page.raw_texts("pre") if one.startswith("pytest ")] == [
+        "pytest t.py::test_a t.py::test_b\n",
+        "pytest t.py::test_new\n",
         "pytest t.py::test_new --kernelprof-update\n",
     ]
-    heading, table, again, accepted, details, *_ = found.split("\n\n")
+    heading, table, first, again, *_ = found.split("\n\n")
     assert heading.startswith("### ")
     assert table.startswith("| | where |")
+    assert first.startswith("<details open>")
     assert again.startswith("**Run again:**\n```sh\n")
-    assert accepted.startswith(f"**{accept}**\n```sh\n")
-    assert details.startswith("<details>")
-    assert found.count(accept) == 1
     assert " --kernelprof-update" not in table
     assert "If intended, accept it in the snapshot |" in table
 
@@ -362,7 +365,7 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
     found = markdown_of(Run(tuple(tests)))
-    table, again, *_ = found.split("\n\n")[1:]
+    table, _, again, *_ = found.split("\n\n")[1:]
     assert table.endswith("\n| ❌ | `a/test_a.py` | **no** (3 tests) |  |")
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
@@ -372,21 +375,20 @@ def test_a_long_command_is_whole() -> None:
 def test_tests_with_equal_words_share_a_line() -> None:
     tests = [Test(f"a/test_a.py::test_{i}", outcome="failed", why="no") for i in "abc"]
     (fold,) = page_of(*tests).folds
-    assert (fold.title, fold.told) == ("3 tests", ["test_a, test_b, test_c"])
+    assert (fold.title, fold.told) == ("Commands for 3 tests", ["test_a, test_b, test_c"])
 
 
-def test_below_the_table_one_command_stands_for_all_problems() -> None:
-    tests = [
-        Test(f"t.py::test_{n}", (calls_of(n, verdicts=(over(n, 1),)),), outcome="failed")
-        for n in (2, 3)
-    ]
-    tests.append(Test("t.py::test_fails", (mlp(),), outcome="failed"))
+def test_below_the_table_one_command_stands_for_all_problems_without_details() -> None:
+    over_both = (calls_of(2, verdicts=(over(2, 1),)),)
+    tests = [Test("t.py::test_2", over_both, outcome="failed")]
+    tests += [Test(f"t.py::test_{n}", outcome="failed", why=f"no {n * 'x'}") for n in (3, 4)]
     page = page_of(*tests)
-    assert len(page.looks()) == 2
+    assert len(page.looks()) == 3
     assert "run again" not in " ".join(page.items())
-    assert commands_of(page) == ["Run again:"]
-    (command,) = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
-    assert command == "pytest t.py::test_2 t.py::test_3 t.py::test_fails\n"
+    assert commands_of(page) == ["Run again:", "Run again:"]
+    own, others = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
+    assert own == "pytest t.py::test_2\n"
+    assert others == "pytest t.py::test_3 t.py::test_4\n"
 
 
 def test_details_have_the_copies_that_a_limit_fails_by() -> None:
@@ -396,7 +398,7 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     _, block = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
     assert "vectorized_elementwise" not in block
-    assert page.texts("summary") == ["What ran in test_it"]
+    assert page.texts("summary") == ["Commands and kernels of test_it"]
 
 
 def test_details_have_the_waits_copies_and_kernels_that_limits_fail_by() -> None:
@@ -411,7 +413,7 @@ def test_details_have_the_waits_copies_and_kernels_that_limits_fail_by() -> None
     ):
         one = msgspec.structs.replace(many, verdicts=verdicts)
         page = page_of(Test("t.py::test_it", (one,)))
-        assert page.texts("summary") == ["What ran in test_it"]
+        assert page.texts("summary") == ["Commands and kernels of test_it"]
         _, block = page.raw_texts("pre")
         heads = [re.split(" {2,}", one) for one in re.findall("^ *# .*$", block, re.M)]
         assert [next(name for name in head if name in told) for head in heads] == told
@@ -426,7 +428,7 @@ def test_one_cause_in_many_tests_is_told_once() -> None:
     assert names == "test_0, test_1, test_2, test_3, and 8 more"
     assert told[0] == "nvjet 256x128x64 TNT x3"
     assert item.count("nvjet 256x128x64 TNT x3") == 1
-    assert page.texts("summary") == ["What ran in 12 tests"]
+    assert page.texts("summary") == ["Commands and kernels of 12 tests"]
     assert told[-3:] == [f"test_{i}:" for i in range(3)]
     _, *blocks = page.raw_texts("pre")
     assert len(blocks) == 3
@@ -447,7 +449,7 @@ def test_of_one_cause_each_test_that_has_other_words_says_them() -> None:
 def test_several_profiles_of_a_test_have_their_names_above_their_kernels() -> None:
     profiles = tuple(mlp(label=label, verdicts=(over(),)) for label in ("cold", "warm"))
     (fold,) = page_of(Test("t.py::test_it", profiles, outcome="failed")).folds
-    assert fold.title == "What ran in test_it [cold]"
+    assert fold.title == "Commands and kernels of test_it [cold]"
     assert fold.told[-2:] == ["test_it [cold]:", "test_it [warm]:"]
 
 
@@ -463,8 +465,8 @@ def test_each_cause_of_a_test_is_told_once() -> None:
     test = Test("test_mlp.py::test_broken", (calls_of(5, verdicts=(over(), names, asked_anew)),))
     page = page_of(test)
     (item,) = page.items()
-    exceeded = "max_kernels: 5 > 4, expect_kernels: exceeded, 1 more in test_broken"
-    assert item.startswith(f"❌ test_mlp.py {exceeded} / ")
+    got = "expect_kernels: kernel 5: expected 'gelu', got mul (aten::mul)"
+    assert item.startswith(f"❌ test_mlp.py max_kernels: 5 > 4, {got}, 1 more in test_broken / ")
     assert item.count("kernel 5: expected 'gelu', got mul (aten::mul)") == 1
     assert item.count("max_allocations: 1 > 0") == 1
     assert item.count("1 > 0") == 1
@@ -484,7 +486,7 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
 def test_details_unfold_with_the_kernels() -> None:
     lined = [msgspec.structs.replace(one, source="mlp.py:42") for one in MLP]
     page = page_of(Test("t.py::test_broken", (profile(lined, verdicts=(over(),)),)))
-    assert page.texts("summary") == ["What ran in test_broken"]
+    assert page.texts("summary") == ["Commands and kernels of test_broken"]
     _, block = page.raw_texts("pre")
     legend, titles, *kernels = block.splitlines()
     assert legend == "  kernels (> launched most often):"
@@ -566,7 +568,10 @@ def test_what_changed_against_a_revision() -> None:
     assert page.texts("li")[-1] == (
         "✅ t.py::test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
-    assert page.texts("summary") == ["What ran in test_broken", "Also changed: 1 better"]
+    assert page.texts("summary") == [
+        "Commands and kernels of test_broken",
+        "Also changed: 1 better",
+    ]
     _, table = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
@@ -581,7 +586,7 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % in test_it"
     assert item == f"{head} / Undo the change"  # the heading has the share
     assert page.text.count("+10.0 %") == 1
-    assert page.texts("summary") == ["What ran in test_it"]
+    assert page.texts("summary") == ["Commands and kernels of test_it"]
     _, block = page.raw_texts("pre")
     assert block.startswith("against main (abc1234):\n")
 
@@ -625,7 +630,7 @@ def test_all_problems_are_rows_and_their_details_stand_one_below_the_other(probl
         (f"mlp.py:{at}", f"max_kernels: 2 > 1 in test_{at:02}") for at in numbers
     ]
     assert [(one.title, one.depth, one.opened) for one in page.folds] == [
-        (f"What ran in test_{at:02}", 0, problems == 1) for at in numbers
+        (f"Commands and kernels of test_{at:02}", 0, at == 1) for at in numbers
     ]
 
 
@@ -644,14 +649,15 @@ def test_details_without_a_fact_have_their_kernels_alone() -> None:
     test = Test("t.py::test_it", (mlp(),), snapshot=report)
     found = markdown_of(Run((test,)))
     (fold,) = rendered(found).folds
-    assert (fold.title, fold.told) == ("What ran in test_it", [])
-    assert "</summary>\n\n```text\n" in found
+    assert (fold.title, fold.told) == ("Commands and kernels of test_it", [])
+    assert fold.commands == ["To update outdated or missing snapshots:"]
+    assert "\n```\n\n```text\n" in found
 
 
 def test_details_without_kernels_have_their_facts_alone() -> None:
     found = markdown_of(Run((Test("t.py::test_it", (mlp(verdicts=(UNDECIDED,)),)),)))
     (fold,) = rendered(found).folds
-    assert (fold.title, fold.told) == ("test_it", [WHY_UNDECIDED])
+    assert (fold.title, fold.told) == ("Commands for test_it", [WHY_UNDECIDED])
     assert "```text" not in found
 
 
@@ -748,7 +754,7 @@ def test_hostile_names_do_not_break_the_table(name: str) -> None:
     assert first.what.endswith(f" in {named}")
     (_, fold), *_ = page.details()
     assert fold is not None
-    assert fold.title == "What ran in 2 tests"
+    assert fold.title == "Commands and kernels of 2 tests"
     assert fold.told[0] == line(f"test_b[{name}], test_c[{name}]")
     for one, told in zip("bc", fold.told[-2:], strict=True):
         assert told == f"{line(f'test_{one}[{name}]')}:"
@@ -812,9 +818,11 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     assert page.unclosed == []
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
-    command, *_ = page.raw_texts("pre")  # of all tests, also those that are left out
-    named = "t.py" if tests > 8 else " ".join(f"t.py::test_{i:04}" for i in range(tests))
-    assert command == f"pytest {named} --kernelprof-against=main\n"
+    commands = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
+    named = [one.split()[1:-1] for one in commands if "--kernelprof-against=main" in one]
+    left = {f"t.py::test_{i:04}" for i in range(tests)} - {one[0] for one in named[:-1]}
+    # The last one is for all whose details are left out.
+    assert named[-1] == (["t.py"] if len(left) > 8 else sorted(left))
     if " task" in told:  # then nothing that matters less is there
         assert page.folds == []
     shown = [one[0] for one in map(re.compile(r"test_\d+").findall, page.items()) if one]
@@ -906,7 +914,7 @@ def test_places_of_causes_and_advice_lead_to_lines_that_have_an_address_and_else
             limits=("max_kernels",),
             place=place,
         )
-        (*_, todo), (causes,) = parts_of(Run((test,)))
+        (*_, todo), (_, causes) = parts_of(Run((test,)))
         line = "[mlp.py:21](https://x/mlp.py#L21)"
         assert causes.split("\n") == [
             f"- vectorized_elementwise \\[mul\\] x2 at {line}, launched most often",
@@ -937,7 +945,7 @@ def test_the_code_of_lines_is_shown_where_they_have_an_address_of_several_with_n
         (_, what, _), facts = parts_of(at_lines(*lines))
         wrong = f"**max_kernels: {len(lines)}&nbsp;>&nbsp;1** in `test_it`"
         assert what.split("<br>") == [wrong, *shown]
-        assert facts == [f"- {excess} x{len(lines)}"]
+        assert facts[1:] == [f"- {excess} x{len(lines)}"]
         page = rendered(markdown_of(at_lines(*lines), link=linked))
         (look,) = page.looks()
         assert look.code == tuple(one.replace("`", "") for one in shown)

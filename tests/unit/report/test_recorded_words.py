@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 from corpus import record
+from records import failure_of
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
-from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.summary import wording
@@ -73,7 +73,7 @@ def test_messages_fit_a_hundred_columns(trace: str) -> None:
     profile = record(trace)
     limits = [parse_limit(name, (0,), {}) for name in ("max_kernels", "max_memcpys", "max_syncs")]
     judged = msgspec.structs.replace(profile, verdicts=evaluate(profile, limits))
-    lines = failure_message(judged).splitlines()
+    lines = failure_of(judged).splitlines()
     assert max(len(line) for line in lines[:-1]) <= 100
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from records import CPU, GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
+from records import CPU, GELU, MLP, MUL, counted, failure_of, held_to, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
@@ -28,7 +28,6 @@ from pytest_kernelprof.records.profile import (
     Wait,
 )
 from pytest_kernelprof.records.recording import Integrity
-from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.tables import Line, Style, plain, width_of
 from pytest_kernelprof.report.terminal import (
     beside_words,
@@ -143,7 +142,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     ]
     lines = told(*tests)
-    assert lines[:29] == [
+    assert lines[:24] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "",
         "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
@@ -151,37 +150,32 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  nvjet 256x128x64 TNT",
         "  vectorized_elementwise [gelu]",
         "  to do: launch fewer kernels (fuse them, torch.compile)",
+        "  then run again:",
+        "    pytest tests/test_training.py::test_step",
         "  if intended, allow max_kernels(4) at test_training.py:30",
         "",
         "! tests/test_story.py: no number: 17 of 18 launches have their kernel, after 3",
         "  tries (test_lost)",
-        "  to do: run these tests alone",
+        "  to do: run these tests alone:",
+        "    pytest tests/test_story.py::test_lost",
         "",
         "? test_rows.py:12: max_cuda_time undecided: 199.1..200.3us, limit 200.0us",
         "  (test_near[gated-bf16])",
         "  too close to the limit to call: -0.3 %, 96 rounds",
-        "  to do: take more rounds",
+        "  to do: take more rounds:",
+        "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
         "  if it stays undecided, allow max_cuda_time('210us') (5 % to spare) at",
         "  test_rows.py:12",
         "",
-        "run again:",
-        "    pytest tests/test_training.py::test_step",
-        "",
-        "run these tests alone:",
-        "    pytest tests/test_story.py::test_lost",
-        "",
-        "take more rounds:",
-        "    pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
-        "",
     ]
-    assert lines[29:] == [
+    assert lines[24:] == [
         "1 more test is fine, 1 expected failure: -v lists all",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "5 profiles, 1 retried, 1 incomplete",
     ]
     unfolded = told(*tests, verbosity=1)
-    assert unfolded[:29] == lines[:29]
-    assert unfolded[29:41] == [
+    assert unfolded[:24] == lines[:24]
+    assert unfolded[24:36] == [
         "  kernels  launches  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2         4   578.5  test_step",
@@ -609,7 +603,8 @@ def test_the_list_has_the_code_of_its_lines_three_at_most_with_their_numbers(
     assert where.startswith(f"✗ m.py:{', '.join(map(str, dict.fromkeys(lines)))}: max_kernels: ")
     code = [f"      {line}  x{line} = model/m.py" for line in shown]
     assert below[: len(code)] == code
-    assert below[len(code)] == f"  vectorized_elementwise [mul] x{len(lines)}"
+    mark = "          ^" if len(shown) == 1 else " "
+    assert below[len(code)] == f"{mark} vectorized_elementwise [mul] x{len(lines)}"
     assert below[len(code) + 1].startswith("  to do: ")
 
 
@@ -681,7 +676,7 @@ def test_what_is_known_of_a_shown_line_stands_below_it_without_its_place(
     assert told[at : at + len(below)] == below
     assert told[at + len(below)].startswith("  to do: ")
     marked = {s.colour for line in found for s in line if s.text.lstrip().startswith("^")}
-    assert marked == {"yellow"}
+    assert marked == {"red"}
 
 
 def test_the_line_of_the_call_has_no_code_in_the_list() -> None:
@@ -701,34 +696,32 @@ def over_at(line: int) -> Profile:
 @pytest.mark.parametrize(
     ("width", "command"),
     [
-        (80, ["    pytest tests/a.py::test_6 tests/a.py::test_7"]),
-        (49, ["    pytest tests/a.py::test_6 tests/a.py::test_7"]),
-        (40, ["    pytest tests/a.py::test_6 \\", "      tests/a.py::test_7"]),
+        (80, ["    pytest tests/a.py::t tests/a.py::u"]),
+        (42, ["    pytest tests/a.py::t tests/a.py::u"]),
+        (32, ["    pytest tests/a.py::t \\", "      tests/a.py::u"]),
     ],
 )
-def test_below_the_list_one_command_stands_for_all_problems(width: int, command: list[str]) -> None:
-    tests = [of(f"a.py::test_{line}", over_at(line), outcome="failed") for line in (6, 7)]
-    lines = told(*tests, width=width)
-    assert sum(line.startswith(("✗ m.py:7: ", "✗ m.py:6: ")) for line in lines) == 2
-    todo = "to do: launch fewer kernels (fuse them, torch.compile)"
-    assert " ".join(map(str.strip, lines)).count(todo) == 2
+def test_a_command_for_all_tests_of_a_problem_stands_below_what_to_do(
+    width: int, command: list[str]
+) -> None:
+    lines = told(*(of(f"a.py::{name}", over_at(6), outcome="failed") for name in "tu"), width=width)
     assert " ".join(lines).count("run again") == 1
-    at = lines.index("run again:")
-    assert lines[at - 1 : at + len(command) + 2] == ["", "run again:", *command, ""]
+    at = lines.index("  then run again:")
+    todo = " ".join(line.strip() for line in lines[at - 3 : at])
+    assert todo.endswith("to do: launch fewer kernels (fuse them, torch.compile)")
+    assert lines[at + 1 : at + 1 + len(command)] == command
 
 
-def test_what_a_snapshot_would_accept_has_one_command_for_all_its_tests() -> None:
-    accept = "to accept in a snapshot, if intended:"
+def test_what_a_snapshot_would_accept_has_its_command_below_it() -> None:
     both = (
         of("a.py::t", came_at(31), outcome="failed"),
         of("a.py::u", came_at(42), outcome="failed"),
     )
     lines = told(*both)
     assert sum(line.startswith("✗ m.py:") for line in lines) == 2
-    at = lines.index(accept)
-    command = "    pytest tests/a.py::t tests/a.py::u --kernelprof-update"
-    assert lines[at - 1 : at + 3] == ["", accept, command, ""]
-    assert lines[at - 3 : at - 1] == ["run again:", "    pytest tests/a.py::t tests/a.py::u"]
+    accept = "  if intended, accept it in a snapshot:"
+    below = [after for line, after in itertools.pairwise(lines) if line == accept]
+    assert below == [f"    pytest tests/a.py::{name} --kernelprof-update" for name in "tu"]
     assert accept not in told(of("a.py::t", over(), outcome="failed"))
 
 
@@ -740,22 +733,27 @@ def test_how_sure_a_broken_time_is_stands_in_its_failure_alone(verbosity: int) -
     assert lines[3] == "  nvjet 256x128x64 TNT x3 takes 30.0us"
     assert lines[4].startswith("  to do: ")
     assert not any("99 % CI" in line for line in lines)
-    assert "99 % CI 248.0..252.0us, 12 rounds" in failure_message(slow)
+    assert "99 % CI 248.0..252.0us, 12 rounds" in failure_of(slow)
 
 
 def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empty() -> None:
     lines = told(*(of(f"a.py::test_{n}", over_at(n), outcome="failed") for n in range(2, 10)))
     assert sum(line.startswith("✗ m.py:") for line in lines) == 6
     assert lines.count("  2 more: -v lists all") == 1
-    assert [line for line in lines if line.endswith(":")] == ["run again:"]
+    heads = [line for line in lines if line.endswith(":")]
+    assert heads == [*6 * ["  then run again:"], "run again:"]
+    at = lines.index("run again:")
+    assert lines[at + 1] == "    pytest tests/a.py::test_8 tests/a.py::test_9"
     assert not any(line.strip().startswith(":") for line in lines)
 
 
 def test_what_to_do_wraps_below_its_label() -> None:
     lines = told(of("a.py::t", over(), outcome="failed", line=7), width=32)
     at = lines.index("  to do: launch fewer kernels")
-    assert lines[at + 1 : at + 4] == [
+    assert lines[at + 1 : at + 6] == [
         "  (fuse them, torch.compile)",
+        "  then run again:",
+        "    pytest tests/a.py::t",
         "  if intended, allow",
         "  max_kernels(5) at a.py:7",
     ]
@@ -777,9 +775,9 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  vectorized_elementwise [gelu]",
         "  vectorized_elementwise [mul]",
         "  to do: launch fewer kernels (fuse them, torch.compile)",
-        "  if intended, allow max_kernels(5) at a.py:7",
-        "run again:",
+        "  then run again:",
         "    pytest tests/a.py::bad",
+        "  if intended, allow max_kernels(5) at a.py:7",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles, all complete",
     ]
