@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.run_documents import read_run
-from pytest_kernelprof.records.document import Run
-from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.records.document import Run, Test
+from pytest_kernelprof.report.failure import failure_text
 from pytest_kernelprof.summary import wording
 
 
@@ -23,7 +23,7 @@ def messages(run: Run) -> Iterator[str]:
                     for one in profile.verdicts
                 )
                 yield f"____ {wording.shortened(test.id)}"
-                yield failure_message(replace(profile, verdicts=tuple(verdicts)))
+                yield failure_text(Test("", (replace(profile, verdicts=tuple(verdicts)),)))
 
 
 if __name__ == "__main__":

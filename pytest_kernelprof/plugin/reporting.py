@@ -302,8 +302,10 @@ def _first_line(words: str) -> str:
     from pytest_kernelprof.summary.wording import more_exceeded
 
     first, *others = [one for one in words.splitlines() if not one.startswith(MARGINS)] or [""]
-    others = [one for one in others if " > " in one or " -> " in one]
-    return first + more_exceeded(len(others))
+    return first + more_exceeded(sum(bool(re.match(_OF_LIMIT, one)) for one in others))
+
+
+_OF_LIMIT = r"(?:(?:max|min|forbid|expect)_\w+[^:]*|worse than [^:]*|snapshot): "
 
 
 def _entries_of(words: str) -> list[code.ReprEntry]:

@@ -59,19 +59,18 @@ def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str
     facts = [one for one in task.facts if one not in said]
     facts = facts if task.what.partition(": ")[0] in said else [task.what, *facts]
     labels = {**task.labels, **dict(zip([task.what], task.places[:1], strict=False))}
-    task = task._replace(facts=tuple(facts), labels=labels)
+    task = task._replace(facts=tuple(facts), labels=labels, call=None)
     written = written_at(task, code_of)
     foot, rank = verdicts.reservations(shown), f"rank {shown.rank}: " * bool(profile.other_ranks)
     region = f"region {profile.label!r}" if profile.one_shot else profile.label
     calls = dict.fromkeys(
         one.place or profile.place for one in profile.verdicts if one.outcome in _OPEN
     )
-    place = f"at {task.lines}" if {*task.places} - {*written, task.call} else ""
+    place = f"at {task.lines}" if {*task.places} - {*written} else ""
     above = _wrapped([f"in {region}" if profile.label else "", *sure, place])
     above += map(plain, task_lines(task, code_of, _STYLE, lambda at: f"at {wording.line_of(at)}: "))
     above += _wrapped([f"{rank}{foot}" if foot and foot not in facts else ""])
-    left = (one for one in calls if one and one not in written)
-    above += [line for one in left for line in code_lines(one)]
+    above += [line for at in calls if at and at not in task.places for line in code_lines(at)]
     todo = ["", *map(plain, step_lines(task.remedy, _STYLE))] if task.remedy.steps else []
     yield from _indented([*above, *todo, ""])
     yield from what_ran(profile, _STYLE, bases)

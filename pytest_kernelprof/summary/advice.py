@@ -200,7 +200,8 @@ def _whys(
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
             for told in wording.located(left):
                 here = (p for p in places if f" at {wording.line_of(p)}," in f"{told},")
-                yield told, places[0] if is_here and len(places) == 1 else next(here, None)
+                is_alone = is_here and len(places) == 1 and " at " not in told
+                yield told, places[0] if is_alone else next(here, None)
 
 
 def _causes_of(worst: Entry) -> Iterator[Cause]:

@@ -85,9 +85,9 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   earlier run: operators 3 -> 4: + aten::mul",
+            "E   worse than the earlier run: operators 3 -> 4",
             "  at test_it.py:7: *",
-            "  against the earlier run: + new",
+            "  against old.json*: + new",
             "+ 4 * aten::mul * test_it.py:7",
         ]
     )
@@ -114,7 +114,7 @@ def test_one_test_alone_is_compared_and_warned_of_where_that_is_asked(run: RunIt
     result.assert_outcomes(passed=1, deselected=2, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*KernelprofWarning: earlier run: operators 3 -> 4: + aten::mul",
+            "*KernelprofWarning: worse than the earlier run: operators 3 -> 4",
             "*  at test_it.py:7: *",
             "*only in the earlier run: test_it.py::test_b, *",
             "only a warning: kernels rose in 1 profile",
@@ -129,7 +129,9 @@ def test_a_time_that_was_far_less_fails_after_a_second_look_and_an_improvement_n
     code, options = OLD[: OLD.index("def test_b")], ("-o", "kernelprof_fail_on=latency:5%")
     write(pytester, scaled(old, 0.001))
     result = run(code, AGAINST, *options, "--kernelprof-json=new.json")
-    result.stdout.fnmatch_lines(["E   earlier run: latency * -> * (+*, 99 % CI *)"])
+    result.stdout.fnmatch_lines(
+        ["E   worse than the earlier run: latency * -> *", "  latency * -> * (+*, 99 % CI *)"]
+    )
     result.assert_outcomes(failed=1)
     new = unpack(codec.decode((pytester.path / "new.json").read_bytes(), Document))
     assert "latency" in new.tests[0].profiles[0].second_look

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -75,14 +76,15 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
         [
             "E   snapshot: operators 3 -> 4",
             "  at test_it.py:9: *",
-            "*",
-            "  against the snapshot: + new",
-            "+ 4 * aten::mul *test_it.py:9*",
+            "*^^^^^^^^^^^",
+            "*added operator: aten::mul",
             "  to do: remove the added operator",
             "  then run again:",
             "    pytest test_it.py::test_a --kernelprof-device=cpu",
             "  if intended, accept it in the snapshot:",
             "    pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu",
+            "  against the snapshot: + new",
+            "+ 4 * aten::mul *test_it.py:9*",
         ]
     )
     assert path(pytester).read_bytes() == before
@@ -423,8 +425,9 @@ def test_a_document_of_a_run_gives_what_an_update_in_it_would(
 
 def remedies(result: pytest.RunResult) -> list[list[str]]:
     """The commands that accept and that failures print, as a shell takes them apart."""
-    lines = (line for line in result.outlines if line.startswith("    pytest "))
-    found = (shlex.split(line.partition("pytest ")[2]) for line in lines)
+    joined = "\n".join(result.outlines).replace(" \\\n", " ")
+    commands = re.findall(r"accept it(?: in the snapshot)?:\n    pytest (.*)", joined)
+    found = map(shlex.split, commands)
     return [arguments for arguments in found if arguments[1:2] == [UPDATE]]
 
 

@@ -69,8 +69,8 @@ def test_a_limit_passes_when_kept_and_fails_when_broken(
     result.stdout.fnmatch_lines(
         [
             *(line.replace("[", "[[]") for line in words),
-            "  CPU operators counted, not GPU kernels*",
             f"  at test_it.py:{line or '*'}",
+            "  CPU operators counted, not GPU kernels*",
             *([f"  operators (> {why}):"] if marked else []),
             "  #   *us  operator    line * called by",
             f"{one} * aten::mm    test_it.py:5 * aten::matmul",
