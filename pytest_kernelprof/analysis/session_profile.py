@@ -154,6 +154,29 @@ def unmeasured(kind: DeviceKind, why: str) -> Profile:
     )
 
 
+def compiled_profile(
+    target: str, launches: Sequence[Sequence[Kernel]], versions: Mapping[str, str], ended: str = ""
+) -> Profile:
+    """What kernels need that were compiled and did not run, in place of every number.
+
+    Args:
+        target: what for, as "sm_90". launches: of each launch its kernel, or of an autotuned one
+            that of each configuration: each of ``variants`` then has another one in its place.
+        ended: as of ``Profile``.
+    """
+    most = max(map(len, launches), default=1)
+    sequences = [tuple(one[min(at, len(one) - 1)] for one in launches) for at in range(most)]
+    return structs.replace(
+        unmeasured("cuda", "compiled, not run"),
+        environment=Environment("cuda", f"{target} (compiled, not run)", target, dict(versions)),
+        integrity=Integrity(),
+        kernels=sequences[0],
+        variants=tuple(sequences[1:]),
+        compiled=True,
+        ended=ended,
+    )
+
+
 def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, str]) -> Profile:
     """The same profile with ``file:line`` for its kernels, copies and waits: for those of a kind
     that the session has as well, one by one. Else their lines would be guesses.
@@ -205,7 +228,7 @@ def _most_spilled(profile: Profile, recording: Recording) -> Metric:
     """The most bytes that any kernel of the call spills."""
     spills = [one.spills for some in (profile.kernels, *profile.variants) for one in some]
     whys = [one for one in spills if isinstance(one, str)]
-    if "hip" in profile.environment.versions:
+    if profile.environment.is_amd:
         whys = [_IN_REGISTERS]
     if recording.spills is None:
         return metric_values.absent("spills", _NO_LIMIT if recording.schema else _NOT_RECORDED)

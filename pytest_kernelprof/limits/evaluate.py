@@ -210,6 +210,8 @@ def _evaluate(profile: Profile, limit: Limit) -> Verdict:
     asked = _asked(profile, limit)
     if profile.environment.kind == "cpu" and not limit.on_cpu:
         return replace(asked, outcome="not judged", why="not applicable on the CPU")
+    if profile.compiled and limit.metric not in OF_WORST_KERNEL:
+        return replace(asked, outcome="not judged", why=profile.metrics["kernels"].why)
     if limit.metric in OF_WORST_KERNEL:
         found = _worst_kernel(profile, limit, asked)
     elif limit.of_kernels:
@@ -250,6 +252,7 @@ def _asked(profile: Profile, limit: Limit) -> Verdict:
         patterns=limit.patterns,
         place=profile.place,
         allow=limit.allow,
+        target=profile.environment.capability if profile.compiled else "",
     )
 
 
@@ -371,33 +374,41 @@ def _worst_kernel(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     """Judge what single kernels need, by the worst of them. One that needs too much fails the
     limit, whatever is not known of others; else it is not judged unless all are known."""
     counted, most = profile.metrics["kernels"], profile.metrics[limit.metric]
-    if counted.value is None:
+    if counted.value is None and not profile.compiled:
         return replace(asked, outcome="incomplete", why=counted.why)
     every = [one for some in (profile.kernels, *profile.variants) for one in enumerate(some, 1)]
     judged = [one for one in every if all(matches(one[1], p) for p in _written(limit.patterns))]
     needs = [(one.need(limit.metric), at, one.short_name) for at, one in judged]
-    need, at, name = max(needs, key=lambda one: one[0] or 0, default=(0, 0, ""))
-    if limit.metric == "spills" and "hip" in profile.environment.versions:
+    # Of a kernel that did not run, any configuration may be the one that a GPU chooses.
+    kept = {at for need, at, _ in needs if need is None or need <= limit.bound}
+    certain = [one for one in needs if not (profile.compiled and one[1] in kept)]
+    need, at, name = max(certain or needs, key=lambda one: one[0] or 0, default=(0, 0, ""))
+    if limit.metric == "spills" and profile.environment.is_amd:
         asked = replace(asked, unit="registers")
     asked = replace(asked, measured=float(need or 0), rounds=len(counted.rounds))
-    if (need or 0) > limit.bound:
+    if (need or 0) > limit.bound and certain:
         return replace(asked, outcome="failed", hits=(Hit(at, name, limit.qualifier),))
     shown = max((one.need(limit.metric) or 0 for _, one in every), default=0)
     if (most.value or 0) > max(shown, limit.bound):  # those of other rounds are not kept
         why = f"a kernel of another round has {most.value:.0f}: make all rounds launch the same"
         return replace(asked, outcome="incomplete", why=why, measured=None)
-    why = _not_all_known(limit, most, [one for _, one in judged])
+    why = _not_all_known(profile, limit, [one for _, one in judged])
+    if not why and (need or 0) > limit.bound:
+        why = f"some configurations of {name} need up to {need}: which one runs, a GPU decides"
+    if profile.ended:  # what comes after that is not seen
+        why = f"{why or 'kept by the kernels so far'}; the code ended early: {profile.ended}"
     return replace(asked, outcome="not judged", why=why, measured=None) if why else asked
 
 
-def _not_all_known(limit: Limit, metric: Metric, kernels: Sequence[Kernel]) -> str:
+def _not_all_known(profile: Profile, limit: Limit, kernels: Sequence[Kernel]) -> str:
     """Why a limit on the worst of these kernels is not judged, and what to do; else empty."""
     if not kernels:
-        ran = f"no kernel matches {limit.qualifier!r}" if limit.patterns else "no kernel ran"
+        ran = "no Triton kernel was launched" if profile.compiled else "no kernel ran"
+        ran = f"no kernel matches {limit.qualifier!r}" if limit.patterns else ran
         return f"{ran}, so there is none to judge"
     unknown = [one for one in kernels if one.need(limit.metric) is None]
-    spills = limit.metric == "spills"
-    told = dict.fromkeys(f"{k.short_name} ({(spills and k.spills) or metric.why})" for k in unknown)
+    why, each = profile.metrics[limit.metric].why, limit.metric == "spills" or profile.compiled
+    told = dict.fromkeys(f"{k.short_name} ({(each and k.spills) or why})" for k in unknown)
     named = "; ".join([*told][:_MOST_NAMED]) + "; ..." * (len(told) > _MOST_NAMED)
     of = f"{limit.metric} not known of {len(unknown)} of {len(kernels)} kernels: {named}"
     others = "; judge the others alone, with match=" if len(unknown) < len(kernels) else ""

@@ -206,7 +206,11 @@ class KernelProfile:
         test = self._test
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured, own.values())
-            return self._ending(contextlib.nullcontext(Region(self._no_profile)))
+            inside = Region(self._no_profile)
+            if test.compiles is None:
+                return self._ending(contextlib.nullcontext(inside))
+            asked = test.request(name, own=own)
+            return self._ending(measuring.compile_block(test, asked, name=name, inside=inside))
         remedy = "enter it in a with statement, and catch expected exceptions inside it"
         request = test.request(f"region {name!r}", remedy=remedy, own=own, group=group)
         test.ledger.ask(request)

@@ -270,12 +270,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     state.find_snapshot(state.find_target(), asked=True)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, None]:
+    # Others keep what they are told of the device for further tests.
+    is_own = fixturedef.scope == "function"
+    with state_of(request.node).standing_in if is_own else contextlib.nullcontext():
+        yield
+
+
 # Of the older kind: an exception of the test does not pass through a frame of ours.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
     with imports_as_ever():
         begin_call(item)
-    outcome = yield
+    with state_of(item).standing_in:
+        outcome = yield
     try:
         with imports_as_ever():
             end_call(item, outcome.exception)
@@ -288,7 +299,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     if item.session.shouldfail or item.session.shouldstop:  # as long as there is a process group
         reporting.tell_end_of_run(item.config)
     try:
-        yield
+        with state_of(item).standing_in:
+            yield
     finally:
         with imports_as_ever():
             _clean_up(item)
@@ -378,6 +390,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
         place=state.place,
         device=target.device,
         unmeasured=target.unmeasured,
+        compiles=target.compiles,
         settings=settings,
         ledger=Ledger(
             state.marks,
@@ -446,13 +459,16 @@ def begin_call(item: pytest.Item) -> None:
         state.test.ledger.begin_call(for_fixtures=MEASURING.isdisjoint(asked))
         return
     settings, judged = state.run.settings, state.is_judged
-    if settings.disable or not (settings.all or judged) or state.is_benchmarked:
+    if state.target is not None and state.target.compiles:
+        judged = True
+    elif settings.disable or not (settings.all or judged) or state.is_benchmarked:
         return
     target = state.find_target() if judged else Target(state.device_to_look_at())
-    if not target.unmeasured:
-        from pytest_kernelprof.plugin.measuring import judged_call, observed_call
+    if target.compiles or not target.unmeasured:
+        from pytest_kernelprof.plugin.measuring import compile_block, judged_call, observed_call
 
         profiled = judged_call if judged else observed_call
+        profiled = compile_block if target.compiles else profiled
         state.whole_call = contextlib.ExitStack()
         state.whole_call.enter_context(profiled(begin_test(item, target, asked=judged)))
 
@@ -469,7 +485,9 @@ def end_call(item: pytest.Item, raised: BaseException | None) -> None:
         except BaseException:
             _dismiss(item)
             raise
-        if raised is not None:  # which wins over a limit
+        if state.test is not None and state.test.end_compiled(raised):
+            conclude_test(item)
+        elif raised is not None:  # which wins over a limit
             _dismiss(item)
         elif state.test is None or not state.test.ledger.waits_for_fixtures:
             conclude_test(item)
@@ -571,7 +589,7 @@ def _refuse_late_markers(item: pytest.Item) -> None:
 
 def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
     """Keep what the test took for its report, where anybody reads it. Each run tells of a verdict
-    that is missing or undecided, whatever reports it writes."""
+    that is missing or undecided, or that a skip hides, whatever reports it writes."""
     from pytest_kernelprof.records.document import Test
 
     state = state_of(item)
@@ -579,5 +597,6 @@ def _note_taken(item: pytest.Item, test: MeasuredTest) -> None:
     taken = test.ledger.report(before)
     reporting.tell_properties(item, test.ledger.judged(), taken.comparisons)
     is_open = any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
+    is_open |= test.compiles is not None
     if taken is not before and (is_open or state.run.is_read or state.run.has_bridge):
         state.taken = taken

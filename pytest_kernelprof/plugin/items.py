@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,13 +23,14 @@ from pytest_kernelprof.plugin.collector import PREPARED, Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from contextlib import ExitStack
+    from contextlib import AbstractContextManager, ExitStack
 
     from pytest_kernelprof.plugin.measuring import AfterCall, MeasuredTest
     from pytest_kernelprof.plugin.run_baseline import Baseline
     from pytest_kernelprof.plugin.run_snapshots import Snapshots
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+    from pytest_kernelprof.profiler.triton_targets import Targets
     from pytest_kernelprof.records import comparison, document, profile, recording
     from pytest_kernelprof.records.recording import Environment
 
@@ -98,10 +100,12 @@ class Target(NamedTuple):
         device: what its code runs on.
         unmeasured: why it runs without being measured, a few words and a colon first; empty where
             it is measured.
+        compiles: what its kernels are compiled for, where there is no GPU that could run them.
     """
 
     device: recording.DeviceKind
     unmeasured: str = ""
+    compiles: Targets | None = None
 
 
 class ItemState:
@@ -268,7 +272,7 @@ class ItemState:
 
         Raises:
             NotJudged: it is marked for CUDA, and there is no device; or its limits are all of a
-                GPU, and it is measured on the CPU.
+                GPU, and it is measured on the CPU; or its kernels cannot be compiled.
             ProfilerUnavailable: a GPU is required, or CUDA is broken in this process.
         """
         if self.target is None:
@@ -281,7 +285,7 @@ class ItemState:
         if settings.disable and not is_for_cuda:
             return Target("cpu", _DISABLED)
         if settings.device == "cpu":
-            return self._on_cpu()
+            return self._compiled() or self._on_cpu()
         from pytest_kernelprof.gpu import inventory
 
         missing = inventory.why_no_gpu()
@@ -299,6 +303,10 @@ class ItemState:
             if "kernel_profile" not in self.fixtures or "load" not in getattr(code, "co_names", ()):
                 raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
             return Target("cpu", missing)  # of kernel_profile.load; else it is an error at the end
+        if settings.targets and not settings.disable and inventory.has_no_device():
+            if compiled := self._compiled():
+                return compiled
+            missing += "; TRITON_INTERPRET is set, so Triton compiles nothing for its targets"
         if settings.device == "auto" and "kernelprof_device" in self.fixtures:
             return self._on_cpu()
         if not is_for_cuda:  # what measures says what is wrong with a device
@@ -306,6 +314,27 @@ class ItemState:
         if settings.blind == "error" and not inventory.has_no_device():
             raise ProfilerUnavailable(missing)
         raise NotJudged(missing)
+
+    def _compiled(self) -> Target | None:
+        """The target of a test whose kernels are compiled for others, and not run."""
+        names = self.settings.targets
+        if not names:
+            return None
+        from pytest_kernelprof.profiler.compiled_code import triton_interprets
+        from pytest_kernelprof.profiler.triton_targets import Targets
+        from pytest_kernelprof.summary.wording import compiled_for
+
+        if triton_interprets():  # then the test can run without a GPU
+            return None
+        targets = Targets(names)
+        with targets.standing_in():  # which tells whether it can
+            return Target("cuda", f"{compiled_for(names)}: there is no GPU", targets)
+
+    @property
+    def standing_in(self) -> AbstractContextManager[None]:
+        """What stands for the GPUs that the test's kernels are compiled for, if they are."""
+        compiles = self.target.compiles if self.target else None
+        return compiles.standing_in() if compiles else nullcontext()
 
     def _on_cpu(self) -> Target:
         limits = self.marks.limits

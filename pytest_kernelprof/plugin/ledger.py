@@ -299,19 +299,20 @@ class Ledger:
     def keep_record(
         self, record: Profile, request: Request, shown: api.Profile | None = None
     ) -> api.Profile:
-        """Judge what another process has measured for this test, and keep it.
+        """Judge what another process has measured for this test, or what was compiled and not run,
+        and keep it.
 
         Args:
             shown: the profile as users see it, of a trace that was read.
         """
-        if self._entries and not (shown and record.label):
+        if self._entries and not (record.label and (shown or record.compiled)):
             record = replace(record, label=f"profile {len(self._entries) + 1}")
-        record, limits = replace(record, place=request.place), self.limits
+        record, limits = replace(record, place=request.place), self._limits_with(request.own)
         verdicts = (*evaluate(record, limits, registered_operators), *self._by_baselines(record))
         record = replace(record, verdicts=verdicts)
         if shown is not None:
             shown.record = record
-        return self._kept(_Entry(record, limits, {}, shown=shown)).profile()
+        return self._kept(_Entry(record, limits, request.own, shown=shown)).profile()
 
     def judge_by(self, snapshot: SnapshotJudge | None) -> None:
         """Judge by this snapshot, in place of that of the device here."""
@@ -451,8 +452,9 @@ class Ledger:
         return tuple({**marked, **self._set, **own}.values())
 
     def _by_baselines(self, record: Profile) -> Iterator[Verdict]:
-        """By the snapshot, and by the earlier run."""
-        return (made for one in self._baselines for made in one.verdicts(record))
+        """By the snapshot, and by the earlier run; of what did not run there is nothing to say."""
+        baselines = () if record.compiled else self._baselines
+        return (made for one in baselines for made in one.verdicts(record))
 
     def _judged(self, entry: _Entry) -> Profile:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""

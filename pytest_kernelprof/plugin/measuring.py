@@ -13,15 +13,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from traceback import walk_stack  # before a test can patch it
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
 
 import pytest
+from _pytest.outcomes import Failed, XFailed
+from msgspec.structs import replace
 
 from pytest_kernelprof import api, errors, system
+from pytest_kernelprof.analysis.session_profile import compiled_profile
 from pytest_kernelprof.distributed.agreement import Agreement, agreeing, number_of_rank
 from pytest_kernelprof.distributed.rendezvous import name_of_test
 from pytest_kernelprof.gpu import inventory, usage_lock
@@ -36,6 +39,7 @@ from pytest_kernelprof.plugin.settings import Settings
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.profiler import torch_profiler
 from pytest_kernelprof.profiler.line_annotations import file_of, library_folders
+from pytest_kernelprof.profiler.triton_targets import Recorded, Targets
 from pytest_kernelprof.records.profile import Place, Profile
 from pytest_kernelprof.records.recording import DeviceKind, Environment
 from pytest_kernelprof.summary import wording
@@ -76,6 +80,7 @@ class MeasuredTest(NamedTuple):
         settings: those of the run, with the options of its marker in their place.
         device: where its code is measured.
         unmeasured: why its code runs without being measured; empty where it is.
+        compiles: what its kernels are compiled for instead, if they are.
         measuring: opens a progress line for one measurement.
         everything: whether all metrics are read, whatever its limits need.
         keeps_timelines: whether somebody reads rounds event by event.
@@ -93,6 +98,7 @@ class MeasuredTest(NamedTuple):
     keeps_timelines: bool = False
     after_call: AfterCall | None = None
     unmeasured: str = ""
+    compiles: Targets | None = None
     snapshot_of: Callable[[Environment], SnapshotJudge | None] = lambda _: None
 
     def request(self, what: str, **more: Any) -> Request:
@@ -127,6 +133,19 @@ class MeasuredTest(NamedTuple):
                 raise errors.IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
+
+    def end_compiled(self, raised: BaseException | None) -> bool:
+        """Whether the test is judged by kernels that were compiled, whatever it has raised: nothing
+        was computed. If it has launched none, it has a profile that says so."""
+        ours = errors.KernelprofError, errors.LimitExceeded, XFailed
+        is_own = isinstance(raised, (Exception, Failed, errors.NotJudged, type(None)))
+        if self.compiles is None or not is_own or isinstance(raised, ours):
+            return False
+        if not len(self.ledger):
+            with contextlib.suppress(BaseException), compile_block(self):
+                if raised is not None:
+                    raise raised
+        return True
 
     def needs(self, own: Iterable[Limit] = ()) -> policy.Needs:
         """Everything where nothing says less, else what the limits need; spills and work only for a
@@ -178,6 +197,8 @@ def measure_call(
     ledger, said = test.ledger, test.ledger.take_work()
     if test.unmeasured:
         ledger.leave_out(test.unmeasured)
+        if test.compiles is not None:
+            return compile_call(test, fn, arguments, request)
         return run_plainly(fn, arguments)
     with torch_profiler.held_by(request.what), may_be_blind(test):
         with test.agreeing(request) as agreement, test.measuring() as progress:
@@ -252,7 +273,7 @@ def measure_block(
     unlimited = request is None and not test.ledger.limits
     if unlimited:  # as cheap as can be
         plan = plan._replace(inputs=False)
-    request = request or Request(f"the whole call of {test.id}", place=test.place)
+    request = request or _whole_call(test)
     found: list[runner.Measurement] = []
     limits = request.own.values()
     with torch_profiler.held_by(request.what, gives_way=unlimited), contextlib.ExitStack() as block:
@@ -418,6 +439,58 @@ def call_request(test: MeasuredTest, group: object = None) -> Request:
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     """Call once, and measure nothing."""
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
+
+
+def compile_call(
+    test: MeasuredTest, fn: Callable[..., R], arguments: Arguments, request: Request
+) -> R:
+    """Call once for each target that the test's kernels are compiled for; returns the first result.
+    What one call raises keeps no other from being made."""
+    results: list[R] = []
+
+    def call(target: str) -> None:
+        with compile_block(test, request, (target,)):
+            results.append(run_plainly(fn, arguments))
+
+    with contextlib.ExitStack() as calls:  # which makes all of them, the last first
+        for target in reversed(test.settings.targets):
+            calls.callback(call, target)
+    return results[0]
+
+
+@contextlib.contextmanager
+def compile_block(
+    test: MeasuredTest,
+    request: Request | None = None,
+    targets: Sequence[str] = (),
+    name: str = "",
+    inside: Any = None,
+) -> Iterator[Any]:
+    """Compile the Triton kernels that a block would launch, and keep what they need.
+
+    Args:
+        request: what the test asked for; None for its whole call.
+        targets: what they are compiled for, if not for all targets of the test.
+        name: of the block, where it has one. inside: what the block is given.
+    """
+    targets, request = targets or test.settings.targets, request or _whole_call(test)
+    assert test.compiles is not None, "the test has targets"
+    recorded = Recorded()
+    try:
+        with test.compiles.recording(targets, recorded):
+            yield inside
+    finally:
+        versions = {name: inventory.installed_version(name) for name in ("torch", "triton")}
+        for target in targets:
+            launches = [one[target] for one in recorded.launches]
+            found = compiled_profile(target, launches, versions, recorded.ended)
+            label = ", ".join(filter(None, [name, target]))
+            test.ledger.keep_record(replace(found, label=label), request)
+
+
+def _whole_call(test: MeasuredTest) -> Request:
+    """What is asked for where a limit judges all that a test does."""
+    return Request(f"the whole call of {test.id}", place=test.place)
 
 
 def _keep(test: MeasuredTest, measurement: runner.Measurement, request: Request) -> api.Profile:

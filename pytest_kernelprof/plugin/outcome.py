@@ -149,7 +149,7 @@ def conclude(records: Records, test: Test, settings: Settings) -> Conclusion:
         return Conclusion(failure, accepts=accepts)
     if error := records.blind or _nothing_measured(records) or _not_judged(records):
         return Conclusion(IncompleteProfile(error), broken)
-    skip = "" if records.compared else _none_applies(records)
+    skip = "" if records.compared else _compiled_words(records) or _none_applies(records)
     if skip:
         return Conclusion(NotJudged(skip), broken)
     for profile in records.profiles if records.asked or records.limits else ():
@@ -231,6 +231,15 @@ def _ended_early(one: Request) -> str:
         return f"{one.what} was not measured{where}: {one.refused}"
     raised = f" ({one.raised} was raised{where})" if one.raised else ""
     return f"{one.what} was not measured completely{raised}; {one.remedy}"
+
+
+def _compiled_words(records: Records) -> str:
+    """How the limits fare of a test whose kernels were compiled and not run; else empty."""
+    targets = dict.fromkeys(k.environment.capability for k in records.profiles if k.compiled)
+    alike = wording.grouped(records.verdicts, lambda one: verdict_line(replace(one, target="")))
+    every = ((of[0], dict.fromkeys(one.target for one in of)) for of in alike.values())
+    lines = [verdict_line(replace(one, target=", ".join(on))) for one, on in every]
+    return f"{wording.compiled_for(targets)}: {'; '.join(lines) or 'no limit'}" if targets else ""
 
 
 def _none_applies(records: Records) -> str:

@@ -113,9 +113,10 @@ def _why_not_judged(
     item: pytest.Item, call: pytest.CallInfo[None], raised: BaseException | None
 ) -> str:
     """Why none of the limits of a test was judged that did not fail; empty if some were."""
-    if isinstance(raised, errors.NotJudged):
-        return raised.why
     state = state_of(item)
+    if isinstance(raised, errors.NotJudged):
+        test = state.test if state.test is not None and state.test.compiles else None
+        return "" if test and (test.ledger.has_judged or not state.promises) else raised.why
     if raised is not None or call.when != "call" or not state.concerns_us:
         return ""
     promises, test = state.promises, state.test

@@ -161,6 +161,18 @@ _GLOBS = _LINES._replace(
     accepts=lambda value: isinstance(value, list) and all(map(_is_glob, value)),
 )
 _FILES = _GLOBS._replace(ini_type="args", expected="globs of files, for example bench_*.py")
+_GPUS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"]
+_GPUS += ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201"]
+"""Those that Triton compiles for. LLVM ends the process where it does not know one."""
+
+
+def _targets(value: object) -> tuple[str, ...]:
+    given = (value,) if isinstance(value, str) else value
+    if not isinstance(given, (tuple, list)) or not given or not {*map(str, given)} <= {*_GPUS}:
+        raise ValueError
+    return tuple(dict.fromkeys(given))
+
+
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
 _MARGIN = Kind(
     "string",
@@ -309,6 +321,13 @@ class Settings:
     ranks = Option[int | None](
         None, "the number of ranks that a test starts", example="2", marked=_COUNT
     )
+    targets = Option[tuple[str, ...]](
+        None,
+        "what Triton kernels are compiled for where there is no GPU",
+        default=(),
+        example='("sm_90", "gfx942")',
+        marked=Kind("args", f"one or a tuple of {', '.join(_GPUS)}", _targets),
+    )
     other_processes = Option[str](
         None,
         "whether the work of child processes of a test is checked",
@@ -388,8 +407,9 @@ OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 MARKER_LINE = (
     f"{OPTIONS_FORM}: how to profile a test, each value optional. warmup is calls before the first "
     "round; flush_l2=False leaves the L2 cache as it is; stacks name lines of blocks, too; margin "
-    "is of comparisons; ranks are those that the test starts; other_processes accepts work of "
-    "child processes. Limits are for one call of fn by the fixture kernel_profile(fn, *args), "
+    "is of comparisons; ranks are those that the test starts; targets are the GPUs that Triton "
+    "kernels are compiled for where there is none; other_processes accepts work of child "
+    "processes. Limits are for one call of fn by the fixture kernel_profile(fn, *args), "
     "without it for the whole test"
 )
 

@@ -101,11 +101,16 @@ def compilations() -> Compilations:
     watch_compilers()
     if not getattr(_of_dynamo("convert_frame", "input_codes"), "seen", True):
         _breaks_of_id.clear()  # torch._dynamo.reset() was called: no code is left of those
-    # Functions that Triton interprets are never compiled. Versions without knobs take "1" alone.
-    runtime = getattr(sys.modules.get("triton.knobs"), "runtime", None)
-    interprets = getattr(runtime, "interpret", os.environ.get("TRITON_INTERPRET") == "1")
-    compiled = None if interprets or _seen.jit_compiled is None else tuple(_specialised)
+    is_unknown = triton_interprets() or _seen.jit_compiled is None
+    compiled = None if is_unknown else tuple(_specialised)
     return replace(_seen, autotunes=autotuning.runs(), jit_compiled=compiled)
+
+
+def triton_interprets() -> bool:
+    """Whether Triton interprets functions (TRITON_INTERPRET), which it never compiles then."""
+    # Versions without knobs take "1" alone.
+    runtime = getattr(sys.modules.get("triton.knobs"), "runtime", None)
+    return bool(getattr(runtime, "interpret", os.environ.get("TRITON_INTERPRET") == "1"))
 
 
 def watch_compilers() -> None:

@@ -1,8 +1,10 @@
-"""What the compiled kernels of Triton spill: the registers that ptxas had to keep in local memory.
+"""What compiled kernels of Triton need: what they spill, the registers that ptxas had to keep in
+local memory; of those that never ran their registers and shared memory, too.
 
-A trace does not tell. Triton's own ``n_spills`` is the size of local memory over 4, which local
-arrays have a part in: 0 proves that nothing is spilled, and more proves nothing. So ``ptxas -v``
-assembles the PTX that Triton keeps once more ("ptxas --verbose" in NVIDIA's documentation of nvcc).
+A trace does not tell what is spilled. Triton's own ``n_spills`` is the size of local memory over 4,
+which local arrays have a part in: 0 proves that nothing is spilled, and more proves nothing. So
+``ptxas -v`` assembles the PTX that Triton keeps once more ("ptxas --verbose" in NVIDIA's
+documentation of nvcc).
 Its answer counts only if the code that it makes is the very one that ran, byte for byte: then the
 target and all options were those of the kernel. On AMD the assembly has the number
 (``.vgpr_spill_count`` of its metadata, in LLVM's "User Guide for AMDGPU Backend").
@@ -39,13 +41,17 @@ _FAILED_BEFORE = "ptxas could not be run on it before in this process"
 _NO_PTX = "its PTX was not kept: set torch._inductor.config.use_static_cuda_launcher = False"
 
 _SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
 _SPILLED_BY_AMD = re.compile(r"\.vgpr_spill_count:\s*(\d+)")
+_REGISTERS_OF_AMD = re.compile(r"\.vgpr_count:\s*(\d+)")
 _TARGET = re.compile(r"^\.target\s+(sm_(\d+)\w*)", re.MULTILINE)
 # What Triton calls ptxas with, by version and settings; the first is the usual one.
 _DEBUG = ("-lineinfo", "-lineinfo -suppress-debug-info", "-g", "-g --opt-level 0")
 _WAYS = [f"{debug} {more}".split() for debug in _DEBUG for more in ("--regAllocOptLevel=2", "")]
 
-_known: dict[bytes, int | str] = {}
+Told = tuple[int, int] | str
+"""Registers a thread, and what is spilled; or why they are not known."""
+_known: dict[bytes, Told] = {}
 
 
 def spills_of(kernels: Iterable[Kernel]) -> tuple[KernelSpills, ...]:
@@ -71,6 +77,18 @@ def _the_one(spills: set[int | str]) -> int | str:
     return f"{_SEVERAL}: {', '.join(sorted(map(str, spills)))}" if spills else _NOT_FOUND
 
 
+def needs_of(compiled: Any) -> tuple[int, int, int | str]:
+    """What a compiled kernel needs that never ran.
+
+    Returns:
+        Registers a thread (on AMD vector registers), bytes of shared memory a block, and spills as
+        of ``Kernel``. Where ptxas cannot tell, registers are 0, and spills say why.
+    """
+    told: Told = _by_ptxas(compiled) if "ptx" in compiled.asm else _by_amd(compiled.asm["amdgcn"])
+    registers, spills = (0, told) if isinstance(told, str) else told
+    return registers, compiled.metadata.shared, spills
+
+
 def _compiled() -> Iterator[Any]:
     """All living kernels that Triton has compiled, whoever holds them. Inductor may keep their
     binaries alone, in classes of its own."""
@@ -89,12 +107,24 @@ def _compiled() -> Iterator[Any]:
 def _spills(compiled: Any) -> int | str:
     """The spills of a compiled kernel, or why they are not known."""
     asm: Mapping[str, Any] = getattr(compiled, "asm", None) or {}
-    ptx, binary = str(asm.get("ptx", "")), asm.get("cubin", b"")
-    if "amdgcn" in asm and (spilled := _SPILLED_BY_AMD.findall(asm["amdgcn"])):
-        return sum(map(int, spilled))
+    if _SPILLED_BY_AMD.search(asm.get("amdgcn", "")):
+        return _by_amd(asm["amdgcn"])[1]
     # The local memory of a function that is called is its own.
-    if getattr(compiled, "n_spills", None) == 0 and ".func" not in ptx:
+    if getattr(compiled, "n_spills", None) == 0 and ".func" not in str(asm.get("ptx", "")):
         return 0
+    told = _by_ptxas(compiled)
+    return told if isinstance(told, str) else told[1]
+
+
+def _by_amd(assembly: str) -> tuple[int, int]:
+    of_kernels = (one.findall(assembly) for one in (_REGISTERS_OF_AMD, _SPILLED_BY_AMD))
+    registers, spilled = (list(map(int, found)) for found in of_kernels)
+    return max(registers, default=0), sum(spilled)
+
+
+def _by_ptxas(compiled: Any) -> Told:
+    asm: Mapping[str, Any] = getattr(compiled, "asm", None) or {}
+    ptx, binary = str(asm.get("ptx", "")), asm.get("cubin", b"")
     if not ptx:
         return _NO_PTX
     try:
@@ -107,7 +137,7 @@ def _spills(compiled: Any) -> int | str:
         return f"ptxas could not be run: {type(error).__name__}: {first_line(error)}"
 
 
-def _assembled(ptx: str, binary: bytes, metadata: Any) -> int | str:
+def _assembled(ptx: str, binary: bytes, metadata: Any) -> Told:
     """What ptxas says as it makes the same code.
 
     Raises:
@@ -128,7 +158,8 @@ def _assembled(ptx: str, binary: bytes, metadata: Any) -> int | str:
             if told.returncode == 0 and (spilled := _SPILLED.findall(told.stderr)):
                 with open(made, "rb") as file:
                     if _loaded(file.read()) == _loaded(binary):
-                        return sum(int(size) for both in spilled for size in both)
+                        used = map(int, _REGISTERS.findall(told.stderr))
+                        return max(used, default=0), sum(int(n) for both in spilled for n in both)
     return _OTHER_CODE
 
 

@@ -115,6 +115,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             first; empty where there is one rank.
         allow: the files or source lines that the limit does not count.
         apart: what was not counted, in words: ``2 more allowed: logging (logger.py:12)``.
+        target: what the kernels were compiled for that did not run, as "sm_90"; empty of others.
     """
 
     limit: str
@@ -147,6 +148,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ranks: tuple[int, ...] = ()
     allow: tuple[str, ...] = ()
     apart: str = ""
+    target: str = ""
 
     def leaves_out(self, one: Kernel | Copy | Wait) -> str:
         """Why a limit on a count does not count this: the block of ``allow`` that it is in, or its
@@ -481,6 +483,9 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         rank: its process's number in ``torch.distributed``; None where it is not of several.
         collectives: the communication kernels of one call, in launch order.
         loaded: whether it was read from a trace for limits to judge, and not measured here.
+        compiled: whether its kernels are those of Triton alone, compiled for the environment's
+            capability and not run; ``variants`` then are configurations of an autotuner.
+        ended: of such a profile, why the code ended early, in words: later kernels are not seen.
     """
 
     label: str = ""
@@ -500,6 +505,8 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     rank: int | None = None
     collectives: tuple[Collective, ...] = ()
     loaded: bool = False
+    compiled: bool = False
+    ended: str = ""
 
 
 class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):

@@ -30,6 +30,11 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: dict[str, str] = {}
     power_limit_w: int | None = None
 
+    @property
+    def is_amd(self) -> bool:
+        """Whether the GPU is one of AMD, whose kernels spill registers and not bytes."""
+        return "hip" in self.versions or self.capability.startswith("gfx")
+
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a trace file is one of.

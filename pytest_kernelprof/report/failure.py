@@ -67,7 +67,9 @@ def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str
         one.place or profile.place for one in profile.verdicts if one.outcome in _OPEN
     )
     place = f"at {task.lines}" if {*task.places} - {*written} else ""
-    above = _wrapped([f"in {region}" if profile.label else "", *sure, place])
+    where = f"in {region}" if profile.label else ""
+    where = wording.compiled_for([profile.environment.capability]) if profile.compiled else where
+    above = _wrapped([where, *sure, place])
     above += map(plain, task_lines(task, code_of, _STYLE, lambda at: f"at {wording.line_of(at)}: "))
     above += _wrapped([f"{rank}{foot}" if foot and foot not in facts else ""])
     above += [line for at in calls if at and at not in task.places for line in code_lines(at)]

@@ -203,6 +203,7 @@ def launches(
         yield from (_gone(one, names) for one in gone if one.at == at + 1)
         yield replace(
             row_of(kernel, names[kernel.name]),
+            us=None if profile.compiled else kernel.duration_us,
             line=_line(profile, kernel),
             sign=marks.get(at) or (">" if at in guilty else "~" if at in slower else ""),
             at=at + 1,

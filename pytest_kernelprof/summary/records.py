@@ -67,7 +67,8 @@ def told_of(test: Test, profile: Profile | None = None) -> Told | None:
     """Return the mark of a profile; without one the mark of a test by its comparisons of callables
     and by how it ended. None where there is nothing to say.
 
-    A limit that was kept is no pass where the test ended otherwise. A test that passed with limits,
+    A limit that was kept is no pass where the test ended otherwise, but for one that was not to run
+    its kernels. A test that passed with limits,
     none of them left out, has kept them.
     """
     outcomes = {verdict.outcome for one in test.comparisons for verdict in one.verdicts}
@@ -77,6 +78,8 @@ def told_of(test: Test, profile: Profile | None = None) -> Told | None:
         fared = "passed"
     if test.outcome == "not run" or (test.not_judged and test.outcome in ("passed", "skipped")):
         return "not judged"
+    if test.outcome == "skipped" and profile is not None and profile.compiled:
+        return fared
     ended: Told = "failed otherwise" if test.outcome == "failed" else test.outcome
     if ended in ("skipped", "rerun"):
         return ended

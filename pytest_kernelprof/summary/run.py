@@ -109,7 +109,7 @@ def summary_of(run: Run) -> Summary:
         ),
         compared=compared,
         suite="; ".join(_suite_words([row.profile for row in last])),
-        hottest=hottest_kernels(last),
+        hottest=hottest_kernels([row for row in last if not row.profile.compiled]),
         hints=hints_of(last),
         places=_places_of(row.profile for row in rows),
         integrity=_integrity_of([row.profile for row in rows]),
@@ -513,6 +513,7 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
         "timed while other processes used the GPU": sum(one.contended for one in conditions),
         "rounds discarded because the GPU throttled": sum(c.discarded_rounds for c in conditions),
         "of CPU operators, not GPU kernels": 0 if on_cpu == len(profiles) else on_cpu,
+        "compiled and not run": sum(profile.compiled for profile in profiles),
     }
     told = [f"{number} {what}" for what, number in found.items() if number]
     whole = ["all complete"] if len(profiles) > 1 and not found["incomplete"] else []

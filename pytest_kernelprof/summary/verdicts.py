@@ -336,6 +336,7 @@ def integrity_words(profile: Profile) -> str:
     if not integrity.complete:
         return "INCOMPLETE: " + ", ".join(integrity.problems)
     matched = f"{integrity.matched}/{integrity.launches} launches matched"
+    matched = "kernels compiled, not run" if profile.compiled else matched
     rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
     counted = _ON_CPU if profile.on_cpu else f"{matched}{rounds}"
     return ", ".join([f"complete: {counted}", *_beside_complete(profile)])

@@ -45,19 +45,26 @@ def gpu_us(profile: Profile) -> float:
 
 
 def title(verdict: Verdict) -> str:
-    """A limit as it was written, for example ``max_memcpys(d2h)``."""
+    """A limit as it was written, for example ``max_memcpys(d2h)``; with the target that kernels
+    were compiled for, if they were."""
+    on = f" on {verdict.target}" if verdict.target else ""
     if not verdict.qualifier or verdict.limit == "forbid_kernels":
-        return verdict.limit
+        return f"{verdict.limit}{on}"
     if verdict.limit.removeprefix("max_") in ("kernels", *OF_WORST_KERNEL):
-        return f"{verdict.limit}(match={verdict.qualifier!r})"
-    return f"{verdict.limit}({verdict.qualifier})"
+        return f"{verdict.limit}(match={verdict.qualifier!r}){on}"
+    return f"{verdict.limit}({verdict.qualifier}){on}"
+
+
+def compiled_for(targets: Iterable[str]) -> str:
+    """What became of kernels: ``compiled for sm_90, gfx942, not run``."""
+    return f"compiled for {', '.join(targets)}, not run"
 
 
 def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
     """One verdict for each limit of a test, however many of its profiles it judges; what is kept
     of it, or was before, is none."""
     verdicts = [verdict for profile in profiles for verdict in profile.verdicts if verdict.of_limit]
-    return list({(one.limit, one.qualifier): one for one in verdicts}.values())
+    return list({(one.limit, one.qualifier, one.target): one for one in verdicts}.values())
 
 
 def machine(environment: Environment) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_kernelprof.baselines.run_documents import read_run
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.gpu.inventory import why_no_gpu
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE_PROJECT = ROOT / "example_project"
@@ -21,7 +22,7 @@ PAGES = [
     *(ROOT / "README.md", EXAMPLE_PROJECT / "README.md"),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-EXAMPLE = re.compile(r"<!-- run: (passes|script) -->\n```python\n(.*?)```", re.DOTALL)
+EXAMPLE = re.compile(r"<!-- run: (passes|script|compiled) -->\n```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [
     pytest.param(how, code, id=f"{page.relative_to(ROOT)}-{i}")
     for page in PAGES
@@ -39,12 +40,18 @@ def test_an_example_runs_as_it_stands(
         run = "import runpy; runpy.run_path('example.py', run_name='__main__')"
         assert pytester.run(python, "-c", run).ret == 0
         return
+    if how == "compiled":
+        pytest.importorskip("triton")
     pytester.makepyfile(code)
     result = pytester.runpytest_inprocess(
-        *("-p", "no:cacheprovider", "-p", "benchmark", "--strict-markers")
+        *("-p", "no:cacheprovider", "-p", "benchmark", "--strict-markers", "-rs")
     )
     outcomes = result.parseoutcomes()
     assert result.ret == 0
+    if how == "compiled" and why_no_gpu():
+        result.assert_outcomes(skipped=1)
+        result.stdout.fnmatch_lines(["SKIPPED*: compiled for sm_90, gfx942, not run: *"])
+        return
     assert outcomes.get("passed", 0) >= 1
     assert "skipped" not in outcomes
 
@@ -77,7 +84,8 @@ def test_every_option_marker_and_metric_is_in_the_reference() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#:]+)\)", text)
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 

@@ -65,6 +65,7 @@ class Call:
         incomplete: whether the profiler lost events.
         pairs: of the other side: today's time over that one's, a value a pair of processes.
         ranks: the same call on further ranks.
+        ended: why a call ended early whose kernels were compiled and not run.
     """
 
     device: str = "H200"
@@ -82,6 +83,7 @@ class Call:
     disturbed: bool = False
     pairs: tuple[float, ...] = ()
     ranks: tuple[Call, ...] = ()
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Described:
         bad_marker: a marker as it is written, which is no limit.
         reruns: how often it is run again; its calls are those of all tries.
         benchmark: whether pytest-benchmark times it.
+        targets: what its kernels are compiled for, where there is no GPU.
     """
 
     id: str
@@ -124,6 +127,7 @@ class Described:
     bad_marker: str = ""
     reruns: int = 0
     benchmark: bool = False
+    targets: tuple[str, ...] = ()
 
     @property
     def in_turn(self) -> tuple[Call, ...] | None:
@@ -191,7 +195,7 @@ def _tests(test_id: str, one: dict[str, Any], known: dict[str, Any]) -> list[Des
             contest.get("kernels", {}),
             contest.get("asserted", ""),
         )
-    return [Described(each, **one) for each in ids or [test_id]]
+    return [Described(each, **_tupled(one, "targets")) for each in ids or [test_id]]
 
 
 def _call(told: dict[str, Any], known: dict[str, Any], device: str) -> Call:

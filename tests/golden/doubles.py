@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
 from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.session_profile import compiled_profile
 from pytest_kernelprof.baselines import revision
 from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST, Collected, Done
 from pytest_kernelprof.baselines.revision import Revision
@@ -32,9 +33,10 @@ from pytest_kernelprof.gpu import inventory, usage_lock
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against_revision, fixture, measuring
+from pytest_kernelprof.profiler import triton_targets
 from pytest_kernelprof.records.comparison import TimedPair
 from pytest_kernelprof.records.document import Test
-from pytest_kernelprof.records.profile import Profile
+from pytest_kernelprof.records.profile import Kernel, Profile
 from pytest_kernelprof.stats import intervals
 
 Side = Literal["calls", "snapshot", "earlier"]
@@ -54,6 +56,8 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
     play = _Play(scenario, folder, side)
     patches: list[tuple[object, str, object]] = [
         (measuring.runner, "measure", play.measure),
+        (measuring, "compile_call", play.compile),
+        (triton_targets, "Targets", _Idle),
         (fixture, "contest", play.contest),
         (inventory, "why_no_gpu", lambda: "" if scenario.gpu else NO_GPU),
         (inventory, "usual_kind", lambda: "cuda" if scenario.gpu else "cpu"),
@@ -94,9 +98,10 @@ def _device(kind: str) -> inventory.Device:
 
 
 class _Idle:
-    """Workers of the revision that are never started."""
+    """Workers of the revision that are never started; and what stands for GPUs."""
 
     brings_up = "run"
+    standing_in = staticmethod(nullcontext)
 
     def __init__(self, *_: object, **__: object) -> None:
         self.come_up = self.end = self.leave = self.finish = self.refuse = _nothing
@@ -129,6 +134,23 @@ class _Play:
         number = self._taken[plan.who]
         self._taken[plan.who] += 1
         return None, _measurement(sides[number % len(sides)], self._folder, label)
+
+    def compile(self, test: Any, fn: object, arguments: object, request: Any) -> None:
+        """The next call of a test whose kernels are compiled: the same for each target."""
+        (call,) = self.tests[test.id].calls
+        launches = [
+            [
+                Kernel(
+                    *(one.name, 0.0, (64, 1, 1), (128, 1, 1), one.registers, one.shared_memory),
+                    *(0, 0, "unknown", (), one.at),
+                    spills=one.spills,
+                )
+            ]
+            for one in call.kernels
+        ]
+        for target in test.settings.targets:
+            found = compiled_profile(target, launches, {"triton": "3.6.0"}, call.ended)
+            test.ledger.keep_record(replace(found, label=target), request)
 
     def contest(self, callables: object, plan: Any, *_: object, metric: Any, **__: object) -> Any:
         """The rounds of the callables that the test compares."""

@@ -77,6 +77,8 @@ def _function(test: Described, name: str, *parameters: str) -> str:
         decorators.append(f"@pytest.mark.{test.bad_marker}")
     if test.device == "cpu":
         decorators.append('@pytest.mark.kernelprof(device="cpu")')
+    if test.targets:
+        decorators.append(f"@pytest.mark.kernelprof(targets={test.targets!r})")
     if test.skip:
         decorators.append(f"@pytest.mark.skip(reason={test.skip!r})")
     if test.xfail:

@@ -182,3 +182,65 @@ def test_a_malformed_limit_says_what_is_wrong_and_how_to_write_it(
     with pytest.raises(Exception, match=r"Write max_") as raised:
         parse_limit(name, args, kwargs)
     assert message in str(raised.value)
+
+
+def compiled(*launches: tuple[Kernel, ...], ended: str = "") -> Profile:
+    """What was compiled and not run: of each launch the kernel, or that of each configuration."""
+    most = max(map(len, launches), default=1)
+    first, *others = [tuple((*one, *one[-1:] * most)[at] for one in launches) for at in range(most)]
+    metrics = tuple(
+        absent(name, "compiled, not run") for name in ("kernels", "registers", "spills")
+    )
+    of = replace(call(*first), compiled=True, ended=ended, variants=tuple(others))
+    where = replace(H200, device="sm_90 (compiled, not run)")
+    return replace(of, environment=where, metrics=of.metrics | {one.name: one for one in metrics})
+
+
+def test_of_kernels_that_were_compiled_only_what_they_need_is_judged() -> None:
+    of = compiled((ADD,), (GEMM,))
+    failed = verdict(of, "max_spills", 0)
+    assert (failed.outcome, failed.measured, failed.target) == ("failed", 7_872, "sm_90")
+    assert failed.hits == (Hit(2, "gemm_kernel", ""),)
+    assert verdict(of, "max_registers", 168).outcome == "passed"
+    for name, *args in (("max_kernels", 9), ("max_cuda_time", "1 s"), ("forbid_kernels", "conv")):
+        left = verdict(of, name, *args)
+        assert (left.outcome, left.why) == ("not judged", "compiled, not run")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "outcome"), [(167, "failed"), (168, "not judged"), (200, "passed")]
+)
+def test_all_configurations_of_an_autotuner_have_to_agree(allowed: int, outcome: str) -> None:
+    large = replace(GEMM, registers=200)
+    found = verdict(compiled((ADD,), (GEMM, large)), "max_registers", allowed)
+    assert found.outcome == outcome
+    if outcome == "not judged":
+        assert found.why == (
+            "some configurations of gemm_kernel need up to 200: which one runs, a GPU decides"
+        )
+    # Two autotuners, each with one that keeps it: nobody knows that one of them breaks it.
+    both = compiled((GEMM, replace(GEMM, registers=9)), (replace(GEMM, registers=9), GEMM))
+    assert verdict(both, "max_registers", 99).outcome == "not judged"
+
+
+def test_code_that_ended_early_keeps_nothing_and_breaks_what_it_breaks() -> None:
+    early = compiled((ADD,), ended="ValueError: no at it.py:7")
+    assert verdict(early, "max_registers", 23).outcome == "failed"
+    kept = verdict(early, "max_registers", 24)
+    assert kept.outcome == "not judged"
+    assert kept.why == (
+        "kept by the kernels so far; the code ended early: ValueError: no at it.py:7"
+    )
+    none = verdict(compiled(ended="ValueError: no at it.py:7"), "max_spills", 0)
+    assert none.why == (
+        "no Triton kernel was launched, so there is none to judge; the code ended early: "
+        "ValueError: no at it.py:7"
+    )
+
+
+def test_a_kernel_that_does_not_compile_is_named_with_the_reason() -> None:
+    lost = needing("lost_kernel", 0, 0, "KeyError: maxnreg")
+    found = verdict(compiled((ADD,), (lost,)), "max_registers", 64)
+    assert found.outcome == "not judged"
+    assert "registers not known of 1 of 2 kernels: lost_kernel (KeyError: maxnreg)" in found.why
+    assert verdict(compiled((GEMM, lost)), "max_registers", 64).outcome == "not judged"

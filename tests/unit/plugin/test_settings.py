@@ -88,6 +88,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         "revision": None,
         "run_document": None,
         "ranks": None,
+        "targets": (),
         "other_processes": "check",
     }
 
@@ -121,7 +122,7 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(
         '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
-        'margin="8%", ranks=2, other_processes="ignore"): how to profile a test, *'
+        'margin="8%", ranks=2, targets=("sm_90", "gfx942"), other_processes="ignore"): how to *'
     )
 
 
