@@ -136,15 +136,20 @@ class MeasuredTest(NamedTuple):
 
     def end_compiled(self, raised: BaseException | None) -> bool:
         """Whether the test is judged by kernels that were compiled, whatever it has raised: nothing
-        was computed. If it has launched none, it has a profile that says so."""
+        was computed. It says what ended it; if it has launched nothing, in a profile."""
         ours = errors.KernelprofError, errors.LimitExceeded, XFailed
         is_own = isinstance(raised, (Exception, Failed, errors.NotJudged, type(None)))
         if self.compiles is None or not is_own or isinstance(raised, ours):
             return False
-        if not len(self.ledger):
+        taken = self.ledger.judged()
+        if not taken:
             with contextlib.suppress(BaseException), compile_block(self):
                 if raised is not None:
                     raise raised
+        elif raised is not None and not taken[-1].ended:
+            recorded = Recorded()
+            recorded.end(raised)
+            self.ledger.notes.append(f"the test ended early: {recorded.ended}")
         return True
 
     def needs(self, own: Iterable[Limit] = ()) -> policy.Needs:

@@ -239,7 +239,8 @@ def _compiled_words(records: Records) -> str:
     alike = wording.grouped(records.verdicts, lambda one: verdict_line(replace(one, target="")))
     every = ((of[0], dict.fromkeys(one.target for one in of)) for of in alike.values())
     lines = [verdict_line(replace(one, target=", ".join(on))) for one, on in every]
-    return f"{wording.compiled_for(targets)}: {'; '.join(lines) or 'no limit'}" if targets else ""
+    told = "; ".join([*(lines or ["no limit"]), *records.notes])
+    return f"{wording.compiled_for(targets)}: {told}" if targets else ""
 
 
 def _none_applies(records: Records) -> str:

@@ -88,7 +88,8 @@ def test_broken(kernel_profile):
         "compiled for sm_90, gfx942, not run: max_spills on sm_90: 0 B <= 0 B; "
         "max_shared_memory on sm_90, gfx942: 0 B <= 0 B; max_kernels on sm_90, gfx942: compiled, "
         "not run; max_cuda_time on sm_90, gfx942: compiled, not run; max_spills on gfx942: "
-        "0 registers <= 0 registers"
+        "0 registers <= 0 registers; the test ended early: AssertionError: Tensor-likes are not "
+        "close! at test_it.py:23"
     )
     kept, broken = json.loads(Path("run.json").read_text())["tests"]
     assert [one["label"] for one in kept["profiles"]] == ["sm_90", "gfx942"]
@@ -101,7 +102,7 @@ def test_broken(kernel_profile):
 def test_all_configurations_of_an_autotuner_have_to_break_it_or_to_keep_it(run: Run) -> None:
     result = run(
         """
-@pytest.mark.parametrize("registers", [(32, 40), (32, 255), (200, 255)], ids=str)
+@pytest.mark.parametrize("registers", [(32, 40), (32, 255), (255, 255)], ids=str)
 @pytest.mark.max_spills(0)
 def test_it(kernel_profile, registers):
     kernel_profile(spill, kernels.tuned(*registers))
@@ -154,7 +155,8 @@ def test_asks(kernel_profile):
     result.stdout.fnmatch_lines_random(
         [
             "E   max_registers on sm_90: * > 4: adding",
-            "SKIPPED*: kept by the kernels so far; the code ended early: AssertionError: *:22",
+            "SKIPPED*: kept by the kernels so far; the code ended early: AssertionError: assert "
+            "tensor(0.) == 2048 at test_it.py:22",
             "SKIPPED*: max_registers on sm_90: * <= 64",
             f"SKIPPED*: {none} ValueError: own at test_it.py:*",
             f"SKIPPED*: {none} RuntimeError: x has to be pinned at test_it.py:*",
