@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
 
 import pytest
-from _pytest.outcomes import Failed, XFailed
+from _pytest.outcomes import Exit, Failed, XFailed
 from msgspec.structs import replace
 
 from pytest_kernelprof import api, errors, system
@@ -137,9 +137,9 @@ class MeasuredTest(NamedTuple):
     def end_compiled(self, raised: BaseException | None) -> bool:
         """Whether the test is judged by kernels that were compiled, whatever it has raised: nothing
         was computed. It says what ended it; if it has launched nothing, in a profile."""
-        ours = errors.KernelprofError, errors.LimitExceeded, XFailed
+        meant = errors.KernelprofError, errors.LimitExceeded, XFailed, Exit
         is_own = isinstance(raised, (Exception, Failed, errors.NotJudged, type(None)))
-        if self.compiles is None or not is_own or isinstance(raised, ours):
+        if self.compiles is None or not is_own or isinstance(raised, meant):
             return False
         taken = self.ledger.judged()
         if not taken:

@@ -259,6 +259,20 @@ def test_malformed(kernel_profile):
     result.stdout.fnmatch_lines(["*SKIPPED*own reason*"])
 
 
+def test_a_test_can_end_the_run(run: Run) -> None:
+    result = run(
+        """
+def test_exit(kernel_profile):
+    kernel_profile(add)
+    pytest.exit("own reason")
+def test_never_runs():
+    pass
+"""
+    )
+    result.assert_outcomes()
+    result.stdout.fnmatch_lines(["*own reason*"])
+
+
 def test_an_unknown_target_is_an_error_that_lists_the_known_ones(run: Run) -> None:
     result = run(
         """
