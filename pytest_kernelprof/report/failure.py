@@ -82,8 +82,8 @@ def _details(row: Row) -> Iterator[str]:
     """How sure it is what is broken."""
     for one in row.profile.verdicts:
         if words := verdicts.detail_of(one):
-            named = len(row.found) > 1 and one.comparison is None
-            yield from [f"{wording.title(one)}: {words}"] if named else words.split("; ")
+            told = f"{wording.title(one)}: {words}" if len(row.found) > 1 else words
+            yield from words.split("; ") if one.comparison is not None else [told]
 
 
 _OPEN = ("failed", "undecided")

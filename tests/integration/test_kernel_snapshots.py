@@ -76,8 +76,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
         [
             "E   snapshot: operators 3 -> 4",
             "  at test_it.py:9: *",
-            "*^^^^^^^^^^^",
-            "*added operator: aten::mul",
+            "  *^^^^^^^^^^^ added operator: aten::mul",
             "  to do: remove the added operator",
             "  then run again:",
             "    pytest test_it.py::test_a --kernelprof-device=cpu",
