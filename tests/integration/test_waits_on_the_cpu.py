@@ -82,7 +82,7 @@ def test_a_run_document_as_baseline_fails_by_it(run: Run) -> None:
     run(CLEAN, "--kernelprof-against=run.json").assert_outcomes(passed=1)
     result = run(PLANTED, "--kernelprof-against=run.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   earlier run: would_wait 0 -> 1*"])
+    result.stdout.fnmatch_lines(["E   worse than the earlier run: would_wait 0 -> 1*"])
 
 
 @pytest.mark.usefixtures("quick_references")
