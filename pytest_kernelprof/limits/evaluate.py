@@ -410,7 +410,8 @@ def _not_all_known(profile: Profile, limit: Limit, kernels: Sequence[Kernel]) ->
     why, each = profile.metrics[limit.metric].why, limit.metric == "spills" or profile.compiled
     told = dict.fromkeys(f"{k.short_name} ({(each and k.spills) or why})" for k in unknown)
     named = "; ".join([*told][:_MOST_NAMED]) + "; ..." * (len(told) > _MOST_NAMED)
-    of = f"{limit.metric} not known of {len(unknown)} of {len(kernels)} kernels: {named}"
+    what = limit.metric.replace("_", " ")
+    of = f"{what} not known of {len(unknown)} of {len(kernels)} kernels: {named}"
     others = "; judge the others alone, with match=" if len(unknown) < len(kernels) else ""
     return f"{of}{others}" if unknown else ""
 

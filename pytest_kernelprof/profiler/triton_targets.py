@@ -279,14 +279,14 @@ class Targets:
             self._compiling = ""
 
 
-def _kernel(name: str, size: tuple[int, ...], spills: int | str, *needs: int) -> Kernel:
+def _kernel(name: str, size: tuple[int, ...], spills: int | str, *needs: Any) -> Kernel:
     """A kernel that the line which runs now would launch.
 
     Args:
         needs: threads, registers and shared memory, if they are known.
     """
     x, y, z = (*size, 1, 1, 1)[:3]
-    threads, registers, shared = needs or (0, 0, 0)
+    threads, registers, shared = needs or (0, 0, None)
     launch = (0, 0, "unknown", (), _line_of(walk_stack(sys._getframe())))
     block = (threads, 1, 1)
     return Kernel(name, 0.0, (x, y, z), block, registers, shared, *launch, spills=spills)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_broken(kernel_profile):
     result.assert_outcomes(skipped=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_spills on sm_90: * > 0 B: spilling",
+            "E   max_spills on sm_90: * > 0 B",
             "  compiled for sm_90, not run",
             "  at test_it.py:*kernel[[](1,)](x, y, [*]args, [*][*]options)",
             "  #  kernel    line",
@@ -111,11 +112,28 @@ def test_it(kernel_profile, registers):
     result.assert_outcomes(failed=1, skipped=2)
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_spills on sm_90: * > 0 B: spilling",
+            "E   max_spills on sm_90: * > 0 B",
             "SKIPPED*max_spills on sm_90: some configurations of spilling need up to *",
             "SKIPPED*max_spills on sm_90: 0 B <= 0 B",
         ]
     )
+
+
+def test_a_kernel_that_does_not_compile_for_the_target_keeps_no_limit(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.max_registers(255)
+@pytest.mark.max_shared_memory("0 B")
+@pytest.mark.max_spills(0)
+def test_it(kernel_profile):
+    kernel_profile(spill, kernels.spilling, 2047)  # no power of two
+"""
+    )
+    result.assert_outcomes(skipped=1)
+    (told,) = [one for one in result.outlines if one.startswith("SKIPPED [1]")]
+    assert "<=" not in told
+    for limit in ("max_registers", "max_shared_memory", "max_spills"):
+        assert re.search(rf"{limit} on sm_90: [a-z ]+ not known of 1 of 1 kernels", told), told
 
 
 def test_what_was_recorded_before_the_test_ended_is_broken_or_not_judged(run: Run) -> None:
@@ -154,7 +172,7 @@ def test_asks(kernel_profile):
     none = "no Triton kernel was launched, so there is none to judge; the code ended early:"
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_registers on sm_90: * > 4: adding",
+            "E   max_registers on sm_90: * > 4",
             "SKIPPED*: kept by the kernels so far; the code ended early: AssertionError: assert "
             "tensor(0.) == 2048 at test_it.py:22",
             "SKIPPED*: max_registers on sm_90: * <= 64",

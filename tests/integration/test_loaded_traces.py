@@ -94,7 +94,7 @@ def test_what_a_trace_does_not_say_of_launches_and_copies_is_not_judged(
     result.assert_outcomes(passed=2, skipped=2)
     result.stdout.fnmatch_lines(
         [
-            "*max_shared_memory*: shared_memory not known of 1 of 1 kernels: gemm (not available: "
+            "*max_shared_memory*: shared memory not known of 1 of 1 kernels: gemm (not available: "
             "the trace does not have the shared memory of each kernel)*",
             "*max_memcpy_bytes*: not available: the trace does not have the memcpy bytes of each "
             "copy*",
