@@ -393,7 +393,7 @@ def _without(lines: Iterable[str], said: Collection[str]) -> Iterator[str]:
         yield from [line] if is_new else []
 
 
-_OF_EACH = r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \n]+"
+_OF_EACH = r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \\\n]+"
 """Measured times, the line that has the limits, and where lines are broken."""
 _WORTH_FOLDING = 5
 """Lines."""
