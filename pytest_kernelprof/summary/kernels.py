@@ -144,7 +144,8 @@ def slower_kernels(profile: Profile) -> frozenset[int]:
     kinds = wording.grouped(range(len(launched)), launched.__getitem__)
     failed = (one.comparison for one in profile.verdicts if one.outcome == "failed")
     diffs = (one.kernels for one in failed if one and one.rank in (None, profile.rank))
-    slower = (change for diff in diffs if diff is not None for change in diff.of("slower"))
+    told = (one for diff in diffs if diff for one in diff.of("slower", "reconfigured"))
+    slower = (one for one in told if one.us(one.current) > one.us(one.baseline))
     found = ((one.times, kinds.get(_launched_kind(one.side), [])) for one in slower)
     return frozenset(at for times, places in found if len(places) == times for at in places)
 

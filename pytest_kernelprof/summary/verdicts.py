@@ -577,8 +577,8 @@ def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Ca
     is_renamed = change.kind == "renamed"
     name = kernel.short_name if is_renamed else names.get(kernel.name, kernel.short_name)
     place, words = wording.source_place(kernel.source), times_words(name, change.times)
+    us = [change.us(one) * change.times for one in (before, now)]
     if change.kind == "slower":
-        us = [change.us(one) * change.times for one in (before, now)]
         return Cause(f"{wording.SLOWER}{words}, {wording.changed('us', *us)}", place)
     if change.kind == "moved":
         was, at = (", ".join(map(str, one)) for one in (change.before, change.positions))
@@ -590,7 +590,8 @@ def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Ca
         lines = tuple(line if ":" in line else f"{file}:{line}" for line in change.lines)
         return Cause(words, place, "-" if now is None else "+", lines if place else ())
     if change.kind == "reconfigured":
-        return Cause(f"{words}: {wording.configuration(before, now)}", place)
+        took = f", {wording.changed('us', *us)}" if all(us) else ""
+        return Cause(f"{words}: {wording.configuration(before, now)}{took}", place)
     if change.kind == "operator":
         was, by = (next(iter(one.operators), "no operator") for one in (before, now))
         return Cause(f"{words}: launched by {by}, was {was}", place)

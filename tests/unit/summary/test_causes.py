@@ -320,3 +320,10 @@ def test_a_kernel_that_may_be_of_another_file_has_the_line_there() -> None:
     diff = KernelDiff(baseline_kernels=0, current_kernels=1, changes=(change,))
     (cause,) = causes_of_diff(diff)
     assert cause.lines == ("src/mlp.py:7", "src/other.py:8")
+
+
+def test_a_kernel_that_takes_longer_with_another_grid_is_told_with_both() -> None:
+    small = kernel("add", "aten::add", us=10.0, source="t.py:5")
+    large = replace(small, grid=(2, 1, 1), duration_us=12.5)
+    (cause,) = changes([small], [large])
+    assert cause == Cause("add: grid 1x1x1 -> 2x1x1, 10.0us -> 12.5us", Place("t.py", 5))
