@@ -10,7 +10,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 # pytest rewrites the assertions of each module of an installed plugin, and ours say enough. That is
-# 6 ms a start, and 70 ms where no bytecode can be written.
+# 6 ms a start, and 70 ms where no bytecode can be written. PYTEST_DONT_REWRITE in docstrings would
+# not help: it is read when a module has been parsed.
 for _finder in sys.meta_path:
     if type(_finder).__module__ == "_pytest.assertion.rewrite":
         getattr(_finder, "_must_rewrite", set[str]()).discard(__name__)
