@@ -120,9 +120,10 @@ def task_of(problem: Problem) -> Task:
     had = ("GPU time +", wording.MEDIANS) if worst.told == "failed" and "GPU time +" in what else ()
     known_whys = _whys(worst, said, lines, places)
     whys = {w: at for w, at in known_whys if w.lower() != todo and not w.startswith(had)}
-    if len(whys) > _MOST_WHYS:
+    aside = {words: at for words, at in whys.items() if words.startswith(wording.NOT_JUDGED)}
+    if (left_out := len(whys) - len(aside) - 1) >= _MOST_WHYS:
         first, at_first = next(iter(whys.items()))
-        whys = {f"{first}; {len(whys) - 1} others": at_first}
+        whys = {f"{first}; {left_out} others": at_first, **aside}
     facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
     labels = {words: at for words, at in whys.items() if at is not None}
     if worst.causes and worst.causes[0].place in {*places} - {call, None}:

@@ -496,10 +496,10 @@ def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     elsewhere = tuple(map(Cause, profile.integrity.elsewhere))
     if told == "not judged":
         return elsewhere
-    limits = wording.limits_of([profile])
-    left = dict.fromkeys(wording.title(one) for one in limits if one.outcome == "not judged")
-    where = " on the CPU" if profile.on_cpu else ""
-    return (*elsewhere, Cause(f"not judged{where}: {', '.join(left)}")) if left else elsewhere
+    left = (one for one in wording.limits_of([profile]) if one.outcome == "not judged")
+    whys = wording.grouped(left, lambda one: one.why).items()
+    names = ((why, ", ".join(dict.fromkeys(map(wording.title, of)))) for why, of in whys)
+    return (*elsewhere, *(Cause(f"{wording.NOT_JUDGED}{of}: {why}") for why, of in names))
 
 
 def explained(profile: Profile) -> Profile:

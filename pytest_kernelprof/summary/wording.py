@@ -20,6 +20,8 @@ OFTEN = "launched most often"
 SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
 has, before a baseline, and before an interval."""
+NOT_JUDGED = "not judged: "
+"""Before limits that say nothing of what was measured, and why."""
 MEDIANS = "each side's median "
 _MOST_RANKS = 8
 _NO_CALLERS = (

@@ -263,6 +263,13 @@ def test_a_later_call_of_a_test_that_counts_have_judged_takes_one_pair(
     assert later.ratio == pytest.approx(1.2, abs=0.01)
 
 
+WARNED = [
+    "*KernelprofWarning: worse than main: operators 1 -> 2",
+    "*  at code.py:5: def more(x): *",
+    "*^ added operator: aten::add",
+]
+
+
 def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     result = against(
         "-k", "several or more", "-o", "kernelprof_against_exact=true", "--kernelprof-warn-only"
@@ -272,7 +279,7 @@ def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     assert timings(found["several"]) == [None] * 4
     assert {one.change for one in found["several"]} == {"same"}
     assert [one.change for one in found["more"]] == ["worse"]
-    result.stdout.fnmatch_lines(["*KernelprofWarning: worse than main: operators 1 -> 2: + *"])
+    result.stdout.fnmatch_lines(WARNED)
     result.stdout.fnmatch_lines(
         [
             "1 of 2 tests is worse than main (*",
@@ -385,4 +392,4 @@ def test_what_is_missing_is_an_error_also_where_what_is_worse_only_warns(
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*against: would_wait is missing; main (*) has it"])
-    result.stdout.fnmatch_lines(["*KernelprofWarning: worse than main: operators 1 -> 2: + *"])
+    result.stdout.fnmatch_lines(WARNED)

@@ -55,8 +55,9 @@ def test_a_broken_snapshot_is_told_at_the_end_too(run: Callable[..., pytest.RunR
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*KernelprofWarning: snapshot: operators 3 -> 4: + aten::mul",
+            "*KernelprofWarning: snapshot: operators 3 -> 4",
             "*  at test_it.py:6: *",
+            "*^ added operator: aten::mul",
             "*+ *aten::mul*test_it.py:6*",
             "snapshots: 1 exceeded: pytest test_it.py::test_it --kernelprof-update*",
         ]

@@ -49,7 +49,7 @@ def test_a_failure_tells_it_and_max_syncs_stays_not_judged(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 2 > 1",
-            "  not judged on the CPU: max_syncs",
+            "  not judged: max_syncs: not applicable on the CPU",
             "  *; would wait on a*",
         ]
     )

@@ -829,7 +829,7 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
         "  operators  test",
         "tests/a.py",
         "✓         5  t",
-        "    not judged on the CPU: max_syncs",
+        "    not judged: max_syncs: not applicable on the CPU",
     ]
     assert "✓         3  u" in lines
     words = " ".join(" ".join(lines).split())
