@@ -179,12 +179,21 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     run = state.run_of(taken) if state.run_of is not None else Run(tuple(taken))
     asked, shown = state.settings.report and state.run_of is not None, state.in_its_table
     if asked or any(one.source != "snapshot" for one in run.baselines):
-        write_report(terminal, run, brief=not asked, warn_only=state.settings.warn_only)
+        told = _told_above(terminal)
+        write_report(terminal, run, brief=not asked, told=told, warn_only=state.settings.warn_only)
     elif any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
-        write_report(terminal, run, only=shown)
+        write_report(terminal, run, only=shown, told=_told_above(terminal))
     elif terminal.verbosity > -2:
         for line in open_lines(summary_of(run)):
             terminal.write_line(line, yellow=True)
+
+
+def _told_above(terminal: pytest.TerminalReporter) -> frozenset[str]:
+    """The tests whose failures are ours, and shown in whole."""
+    if terminal.config.option.tbstyle in ("no", "line"):
+        return frozenset()
+    reports = (*terminal.stats.get("error", ()), *terminal.stats.get("failed", ()))
+    return frozenset(one.nodeid for one in reports if getattr(one, "kernelprof_told", False))
 
 
 _INNER = (

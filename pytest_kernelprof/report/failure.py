@@ -55,7 +55,8 @@ def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str
     profile, shown, found = row.profile, row.shown, row.found
     yield from found
     sure = list(_details(row))
-    said = {*found, *sure, "; ".join(found), *(one.partition(": ")[0] for one in found)}
+    told = (part for one in (*found, *sure) for part in one.split("; "))
+    said = {*told, "; ".join(found), *(one.partition(": ")[0] for one in found)}
     facts = [one for one in task.facts if one not in said]
     facts = facts if task.what.partition(": ")[0] in said else [task.what, *facts]
     labels = {**task.labels, **dict(zip([task.what], task.places[:1], strict=False))}
@@ -82,8 +83,8 @@ def _details(row: Row) -> Iterator[str]:
     """How sure it is what is broken."""
     for one in row.profile.verdicts:
         if words := verdicts.detail_of(one):
-            told = f"{wording.title(one)}: {words}" if len(row.found) > 1 else words
-            yield from words.split("; ") if one.comparison is not None else [told]
+            is_alone = len(row.found) == 1 or one.comparison is not None
+            yield words if is_alone else f"{wording.title(one)}: {words}"
 
 
 _OPEN = ("failed", "undecided")

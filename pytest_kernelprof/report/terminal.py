@@ -15,7 +15,7 @@ from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_tabl
 from pytest_kernelprof.report.tables import LABEL, Column, Span, Table, labelled, left, wrapped
 from pytest_kernelprof.summary import comparisons, wording
 from pytest_kernelprof.summary.advice import MOST_TASKS, commands_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Remedy, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import delta_line
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
@@ -44,6 +44,7 @@ def write_report(
     *,
     brief: bool = False,
     only: Collection[str] | None = None,
+    told: Collection[str] = (),
     warn_only: bool = False,
 ) -> None:
     """Write what a run says, as wide as the terminal; nothing if there is nothing to say. See
@@ -56,7 +57,7 @@ def write_report(
         terminal.section(printable(heading))
         style = tables.style_of(terminal)
         lines = report_lines(
-            summary, style, brief=brief, only=only, warn_only=warn_only, code=code_of
+            summary, style, brief=brief, only=only, told=told, warn_only=warn_only, code=code_of
         )
         tables.write_lines(terminal, lines)
 
@@ -67,6 +68,7 @@ def report_lines(
     *,
     brief: bool = False,
     only: Collection[str] | None = None,
+    told: Collection[str] = (),
     warn_only: bool = False,
     ends: str = "the run fails",
     code: Code = lambda _: "",
@@ -78,6 +80,7 @@ def report_lines(
         brief: without the rows that pass, and without totals: of a run that asked for a comparison
             alone.
         only: the tests whose rows are listed, beside those that need a look.
+        told: the tests whose failures, above, say why and how to run them again.
         warn_only: whether what is worse fails nothing.
         ends: how what fails is said: ``exit status 1``. code: what is written at a line, if this is
             the code that ran.
@@ -99,7 +102,7 @@ def report_lines(
     below += () if brief or is_red else _totals_lines(summary, style)
     left = style.sentence(found.left) if found.left and all_listed else []
     return [
-        *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code),
+        *_head_lines(summary, style, "The ten that cost the most:" if ten else "", code, told),
         *(line for _, ours in listed_groups for line in _table(ours, style, marked=marked)),
         *(() if summary.problems else left),
         *_compared_lines(summary, style, brief=brief),
@@ -109,13 +112,18 @@ def report_lines(
     ]
 
 
-def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[Line]:
+def _head_lines(
+    summary: Summary, style: Style, more: str, code: Code, told: Collection[str]
+) -> list[Line]:
     colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += labelled("unfinished", missing, style)
+    is_short = False
     for one in summary.tasks:
-        lines += [(), *_task_lines(one, code, style)]
+        was_short, is_short = is_short, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
+        lines += [] if was_short and is_short else [()]
+        lines += _short_lines(one, style) if is_short else _task_lines(one, code, style)
     for does, command in commands_of(summary.problems[MOST_TASKS:]):
         pasted = tables.command_lines(style.say(command), style.width - _INDENT)
         lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _INDENT)]
@@ -124,6 +132,20 @@ def _head_lines(summary: Summary, style: Style, more: str, code: Code) -> list[L
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
     """Where and what, the lines of code, what else is known, what to do."""
+    yield from _where_lines(one, style)
+    inside = style.within(_SIGN)
+    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
+    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
+
+
+def _short_lines(one: Task, style: Style) -> Iterator[Line]:
+    """Where and what, what to do."""
+    yield from _where_lines(one, style)
+    todo = Remedy(one.remedy.first)
+    yield from ((Span(" " * _SIGN), *told) for told in step_lines(todo, style.within(_SIGN)))
+
+
+def _where_lines(one: Task, style: Style) -> Iterator[Line]:
     sign, colour = style.sign(one.told)
     inside = style.within(_SIGN)
     for at, line in enumerate(wrapped(style.say(one.where), inside.width)):
@@ -132,8 +154,6 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
         mark = Span(" " * _SIGN) if at else Span(left(sign, _SIGN), colour)
         name = Span(line.removeprefix(there).removeprefix(what))
         yield mark, Span(there, "cyan"), Span(what, "bold"), name
-    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
-    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
 
 
 def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterator[Line]:

@@ -117,10 +117,9 @@ def task_of(problem: Problem) -> Task:
     left = sum(tests for _, tests in each[_MOST_EACH:])
     found = [words for words, _ in each[:_MOST_EACH]] + [f"and {left} more"] * (left > 0)
     todo = problem.remedy.what.lower()
-    had = ("GPU time +", wording.MEDIANS) if worst.told == "failed" and "GPU time +" in what else ()
     known_whys = _whys(worst, said, lines, places)
-    whys = {w: at for w, at in known_whys if w.lower() != todo and not w.startswith(had)}
-    aside = {words: at for words, at in whys.items() if words.startswith(wording.NOT_JUDGED)}
+    whys = {words: at for words, at in known_whys if words.lower() != todo}
+    aside = {words: at for words, at in whys.items() if words.startswith(wording.ASIDE)}
     if (left_out := len(whys) - len(aside) - 1) >= _MOST_WHYS:
         first, at_first = next(iter(whys.items()))
         whys = {f"{first}; {left_out} others": at_first, **aside}

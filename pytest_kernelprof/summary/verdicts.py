@@ -99,7 +99,7 @@ def detail_of(verdict: Verdict) -> str:
         timed = (one for one in found.worse if one.spec.unit != "count")
         told = [delta_line(one, sure=True) for one in timed]
         if found.paired is not None and found.paired.change == "worse":
-            told.append(wording.paired(found.paired))
+            told.append(wording.how_paired(found.paired))
     else:
         about = _about_value(verdict) if verdict.metric else _names(verdict).partition("; ")[2]
         told = [about, _doubt_after(verdict, "").lstrip("; "), verdict.apart]
@@ -353,7 +353,9 @@ def _beside_complete(profile: Profile) -> list[str]:
         **dict.fromkeys(_unproved(integrity), True),
         f"{integrity.leaked} activities of earlier work left out": integrity.leaked,
         f"COLD ({', '.join(integrity.cold)})": integrity.cold,
-        f"{compilations} ({why})" if why else compilations: recompiles,
+        f"{compilations} ({why})" if why else compilations: (
+            recompiles and "recompiles" not in failed_metrics(profile)
+        ),
     }
     return [words for words, holds in parts.items() if holds]
 
@@ -538,7 +540,7 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     found = map(tuple, map(_causes_of, worse))
     paired = (one.paired for one in worse if one.paired and one.paired.change == "worse")
     # Of several baselines, the first that names kernels.
-    changes = (*next(filter(None, found), ()), *(Cause(wording.paired(one)) for one in paired))
+    changes = (*next(filter(None, found), ()), *(Cause(wording.how_paired(one)) for one in paired))
     limits = [one for one in over if one.of_limit]
     if changes:
         limits = [one for one in limits if one.metric not in _OF_KERNELS]

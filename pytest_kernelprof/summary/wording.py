@@ -20,9 +20,10 @@ OFTEN = "launched most often"
 SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
 has, before a baseline, and before an interval."""
-NOT_JUDGED = "not judged: "
-"""Before limits that say nothing of what was measured, and why."""
-MEDIANS = "each side's median "
+NOT_JUDGED, MEAN, MEDIANS = "not judged: ", "mean of ", "medians "
+"""Before limits that say nothing of what was measured, and before how sure a time is."""
+ASIDE = (NOT_JUDGED, MEAN, MEDIANS)
+"""How causes begin that name no kernel."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -231,18 +232,22 @@ def ends(first: str, last: str, between: str = "..") -> str:
 
 
 def paired(paired: Paired) -> str:
-    """``GPU time +8.4 %, mean of 4 interleaved pairs (4 beyond the margin of 5 %); each side's
-    median 40.0us -> 43.3us``: the mean ratio is not the ratio of medians. With the latencies if
-    they are known, and why nothing follows; empty where no times were taken and no reason is known.
-    A profile of its own has another GPU time."""
+    """``GPU time +8.4 %, mean of 4 interleaved pairs, all beyond the margin; medians 40.0us ->
+    43.3us``: the mean ratio is not the ratio of medians. With the latencies if they are known, and
+    why nothing follows; empty where no times were taken and no reason is known. A profile of its
+    own has another GPU time."""
     if not paired.pairs:
         return f"GPU time was not compared: {paired.why}" if paired.why else ""
-    pairs = count(len(paired.pairs), "interleaved pair")
-    pairs = f", mean of {pairs}" if paired.pairs[1:] else f" in {pairs}"
+    return f"GPU time {percent(paired.ratio - 1)}, {how_paired(paired)}"
+
+
+def how_paired(paired: Paired) -> str:
+    """The same without the share."""
+    words = f"{MEAN}{count(len(paired.pairs), 'interleaved pair')}"
     if paired.change in ("worse", "better"):
-        pairs += f" ({paired.agreeing} beyond the margin of {paired.margin * 100:.3g} %)"
-    times = changed("us", paired.baseline_us, paired.current_us)
-    words = f"GPU time {percent(paired.ratio - 1)}{pairs}; {MEDIANS}{times}"
+        is_all = paired.agreeing == len(paired.pairs)
+        words += f", {'all' if is_all else paired.agreeing} beyond the margin"
+    words += f"; {MEDIANS}{changed('us', paired.baseline_us, paired.current_us)}"
     if paired.baseline_latency_us:
         sides = paired.baseline_latency_us, paired.current_latency_us
         words += f"; latency {changed('us', *sides)}, not judged"

@@ -89,7 +89,7 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         "? tests/test_b.py: undecided against the earlier run: GPU time +3.9..+5.4 %,",
         "  margin 0 % (test_b)",
         "  GPU time +4.6 %, mean of 2 interleaved pairs",
-        "  each side's median 0.0us -> 0.0us",
+        "  medians 0.0us -> 0.0us",
         "  undecided, above half of the margin",
     ]
     at = next(i for i, line in enumerate(told) if "better" in line)

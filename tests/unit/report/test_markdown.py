@@ -584,7 +584,8 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
     (item,) = page.items()
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % in test_it"
-    assert item == f"{head} / Undo the change"  # the heading has the share
+    sure = "mean of 4 interleaved pairs, all beyond the margin / medians 100.0us -> 110.0us"
+    assert item == f"{head} / Undo the change / {sure}"  # the heading has the share
     assert page.text.count("+10.0 %") == 1
     assert page.texts("summary") == ["Commands and kernels of test_it"]
     _, block = page.raw_texts("pre")

@@ -214,15 +214,14 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
-        "GPU time +8.0 %, mean of 4 interleaved pairs (4 beyond the margin of 0 %); "
-        "each side's median 100.0us -> 108.0us"
+        "mean of 4 interleaved pairs, all beyond the margin; medians 100.0us -> 108.0us"
     ]
     assert digest.sentence == "1 of 1 test is worse than main (abc)."
 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    pairs = "4 interleaved pairs; each side's median 100.0us -> 108.0us"
+    pairs = "4 interleaved pairs; medians 100.0us -> 108.0us"
     told = f"GPU time +8.0 %, mean of {pairs}; undecided, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
