@@ -175,13 +175,16 @@ def _parsed(code: str) -> ast.AST:
 
 
 def step_lines(remedy: Remedy, style: Style) -> Iterator[Line]:
-    """Yield what to do, each thing with the command for it below."""
+    """Yield what to do, each thing with the command for it, below where it does not
+    fit beside it."""
     for does, command in remedy.steps:
         tone: tables.Colour = "light" if does is remedy.steps[-1][0] and remedy.intended else ""
-        for line in wrapped(style.say(f"{does}:" if command else does), style.width):
+        whole = style.say(f"{does}: {command}" if command else does)
+        fits = not command or width_of(whole) <= style.width
+        for line in wrapped(whole if fits else style.say(f"{does}:"), style.width):
             label, colon, rest = line.rpartition(TO_DO)
             yield Span(label + colon, "bold"), Span(rest, tone)
-        pasted = tables.command_lines(style.say(command), style.width - 2) if command else []
+        pasted = [] if fits else tables.command_lines(style.say(command), style.width - 2)
         yield from ((Span(INDENT), Span(line)) for line in pasted)
 
 

@@ -153,9 +153,9 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     yield from [head] if head else []
     yield from [f"at {task.lines}"] if " or " in task.lines else []
     yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
-    for does, command in task.remedy.steps:
-        yield from [] if does.startswith("then ") else [""]
-        yield from [f"{does}:", command] if command else [does]
+    steps = task.remedy.steps
+    yield from [""] if steps else []
+    yield from (": ".join(filter(None, one)) for one in steps)
 
 
 def notice_of(run: Run) -> str:

@@ -124,18 +124,22 @@ def _head_lines(
         was_short, is_short = is_short, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
         lines += [] if was_short and is_short else [()]
         lines += _short_lines(one, style) if is_short else _task_lines(one, code, style)
-    for does, command in commands_of(summary.problems[MOST_TASKS:]):
+    problems = enumerate(summary.problems)
+    left = [one for at, one in problems if at >= MOST_TASKS or one.rows[0].told == "to update"]
+    for does, command in commands_of(left):
         pasted = tables.command_lines(style.say(command), style.width - _INDENT)
         lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _INDENT)]
     return lines
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
-    """Where and what, the lines of code, what else is known, what to do."""
+    """Where and what, the lines of code, what else is known, what to do; what updates snapshots
+    stands below all."""
     yield from _where_lines(one, style)
     inside = style.within(_SIGN)
+    remedy = one.remedy._replace(command="") if one.told == "to update" else one.remedy
     below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
-    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
+    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(remedy, inside)))
 
 
 def _short_lines(one: Task, style: Style) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from pytest_kernelprof.records.metrics import METRICS, WITH_INTERVAL
 from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, RERUN, Hint, Remedy, Row, Task
 from pytest_kernelprof.summary.verdicts import offending_calls, offending_kernels, verdict_line
 from pytest_kernelprof.units import printable
 
@@ -94,7 +94,7 @@ def commands_of(problems: Iterable[Problem]) -> Iterator[tuple[str, str]]:
 def _commands(remedy: Remedy) -> Iterator[tuple[str, str]]:
     """What the commands of a problem do, and each without its tests. An update accepts nothing
     while a limit is broken."""
-    does, named = remedy.again.removeprefix("then "), printable(_arguments(remedy.tests))
+    does, named = remedy.again, printable(_arguments(remedy.tests))
     does = "to update outdated or missing snapshots" if _UPDATE in remedy.command else does
     when = "after raising the limits" if "allow" in remedy.intended else "if intended"
     told = {does: remedy.command, f"to accept in a snapshot, {when}": remedy.accept}
@@ -293,14 +293,14 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
                 return Remedy("", alone, _accepting(snapshot.device))
             on = _on(snapshot.device)
             accept = f"{IF_INTENDED}, accept it in the{_ACCEPT}{on}"
-            return Remedy(fix, AGAIN, command + on, accept)
+            return Remedy(fix, RERUN, command + on, accept)
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
     rounds = [one.rounds for one in test.verdicts if one.outcome == "undecided"]
     if worst.told == "undecided" and any(one.contended for one in conditions):
         pids = {str(process.pid) for one in conditions for process in one.contenders}
         others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
-        return Remedy(f"stop {others}", AGAIN, command)
+        return Remedy(f"stop {others}", RERUN, command)
     if worst.told == "undecided" and any(rounds):
         more = f"{command} --kernelprof-rounds={max(12, 2 * max(rounds))}"
         raised = _listed(_raised(test.verdicts, "undecided")) or "more"
@@ -308,14 +308,14 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         return Remedy("", "take more rounds", more, allow)
     if worst.told in FAILED_OTHERWISE:
         hints = filter(None, (hint_of(one.text) for one in worst.causes))
-        return Remedy(next(hints, ""), AGAIN, command)
+        return Remedy(next(hints, ""), RERUN, command)
     if not isinstance(worst, Row):
-        return Remedy(COMPARED, AGAIN, command)
+        return Remedy(COMPARED, RERUN, command)
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
         what = next((one[1] for one in advised), "")
-        return Remedy(what, AGAIN if what else "run these tests alone", command)
+        return Remedy(what, RERUN if what else "run these tests alone", command)
     command = again_command(_TESTS, profile)
     if profile.one_shot and not profile.label and not test.limits:  # a whole test, by this option
         command += " --kernelprof-all --kernelprof-stacks"
@@ -331,24 +331,23 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
     return Remedy(
-        cure_words(profile, profile.verdicts, worst.causes) or fix, AGAIN, command, intended
+        cure_words(profile, profile.verdicts, worst.causes) or fix, RERUN, command, intended
     )
 
 
 def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:
     """What helps against a revision or an earlier run."""
     verdicts = [one for entry in entries for each in entry.each for one in each.test.verdicts]
-    again = f"compare with {name} again"
     at = _place_of_limits(entries[0]) if len(entries) == 1 else ""
     if entries[0].told != "undecided":
         intended = intended_words(verdicts, name, _limits_of(entries), at)
-        return Remedy(fix, f"then {again}", command, intended)
+        return Remedy(fix, f"{RERUN} against {name}", command, intended)
     most = _slowest(verdicts)
     if most <= 0:
-        return Remedy("", again, command)
+        return Remedy("", f"{RERUN} against {name}", command)
     slowest = f"the slowest pair is {wording.percent(most)}"
     allow = f"{slowest}: if you accept that, allow {_margin_words(most, at)}"
-    return Remedy("", f"{again} on a quiet GPU", command, allow)
+    return Remedy("", f"compare with {name} again on a quiet GPU", command, allow)
 
 
 def _slowest(verdicts: Iterable[Verdict]) -> float:
@@ -403,7 +402,6 @@ _SNAPSHOTS: dict[TestState | None, str] = {
     "missing": "record a snapshot for this device",
 }
 """What an update of snapshots does where none is exceeded."""
-AGAIN = "then run again"
 
 
 def told_by(error: str) -> tuple[str, str]:

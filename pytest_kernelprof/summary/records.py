@@ -192,8 +192,8 @@ class Row(Entry):
         return self.folded or (self,)
 
 
-TO_DO = "to do: "
-"""Before what to do first."""
+TO_DO, RERUN = "to do: ", "rerun"
+"""Before what to do first, and how the command is named that only shows whether that helps."""
 
 
 class Remedy(NamedTuple):
@@ -221,14 +221,14 @@ class Remedy(NamedTuple):
     @property
     def first(self) -> str:
         """What to do before the command, or by it."""
-        return self.what or self.again * (not self.again.startswith("then "))
+        return self.what or self.again * (not self.again.startswith(RERUN))
 
     @property
     def steps(self) -> list[tuple[str, str]]:
         """What to do, one thing after another, each with its command or without."""
-        first = self.what or self.again.removeprefix("then ")
+        first = self.first
         told = [(f"{TO_DO}{first}", "" if self.what else self.command)] if first else []
-        told += [(self.again, self.command)] if self.what and self.command else []
+        told += [(self.again, self.command)] if self.command and first != self.again else []
         return told + ([(self.shown, self.accept)] if self.intended else [])
 
 

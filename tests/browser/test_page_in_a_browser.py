@@ -1047,9 +1047,9 @@ def test_on_a_phone_an_opened_row_begins_with_its_command_and_says_nothing_twice
     again, first = row.locator(".rerun"), row.locator(".inside > td > div > *").first
     assert first.get_attribute("class") == "rerun"
     own = "'test_mlp.py::test_worse[a-1]'" if is_alone else "'t.py::test_it[0]'"
-    assert again.inner_text() == f"Run again:\n\npytest {own}\nCopy"
+    assert again.inner_text() == f"Rerun:\n\npytest {own}\nCopy"
     below = page.locator("tbody.again")
-    assert below.inner_text() == f"Run again:\n\npytest {own if is_alone else 't.py'}\nCopy"
+    assert below.inner_text() == f"Rerun:\n\npytest {own if is_alone else 't.py'}\nCopy"
     assert page.get_by_text("To do:").count() == 1
     again.get_by_role("button", name="Copy").tap()
     again.get_by_role("button", name="Copied").wait_for()
@@ -1224,7 +1224,7 @@ def test_printed_it_has_counts_all_rows_and_of_each_cause_one_test_in_detail(
     assert printed.locator("> .kept svg.timeline").count() == len(causes)  # never without its name
     titles = printed.locator("h3", has_text="Kernels").all_inner_texts()
     assert [one.partition(" · ")[2] for one in titles] == causes  # perhaps on the next page
-    assert page.get_by_text("Run again:").locator("visible=true").count() == 1
+    assert page.get_by_text("Rerun:").locator("visible=true").count() == 1
     sizes = "(all) => all.map((one) => getComputedStyle(one).fontSize)"
     assert set(page.locator(".why p").evaluate_all(sizes)) == {"11px"}
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -103,10 +103,10 @@ def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
         f"test_it.py,line={call},title={title}::aten::add x100 at test_it.py:{line}%0A"
         f"aten::mul x100 at test_it.py:{line + 2}%0A"
     ) in command
-    todo = "%0Ato do: call fewer operators%0Athen run again:%0Apytest "
+    todo = "%0Ato do: call fewer operators%0Arerun: pytest "
     marker = code.index("@pytest.mark.max_kernels(150)") + 1
     assert command.endswith(
-        f"{todo}test_it.py::test_many --kernelprof-device=cpu%0A%0A"
+        f"{todo}test_it.py::test_many --kernelprof-device=cpu%0A"
         f"if intended, allow max_kernels(200) at test_it.py:{marker}"
     )
 

@@ -117,8 +117,7 @@ def test_a_broken_limit_says_what_ran_and_where(run: Run, workers: str, style: s
     causes = ["  aten::mm", "  aten::gelu", "  aten::add"]
     todo = [
         "  to do: call fewer operators",
-        "  then run again:",
-        "    pytest test_it.py::test_it --kernelprof-device=cpu",
+        "  rerun: pytest test_it.py::test_it --kernelprof-device=cpu",
         "  if intended, allow max_kernels(3) at test_it.py:7",
     ]
     # What the failure above says is not repeated.

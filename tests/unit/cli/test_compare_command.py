@@ -49,7 +49,7 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
             "peak_memory 101 MB -> 151 MB (test_it)",
             "  triton_poi_fused [[]gelu, mul] is now gelu + mul",
             "  to do: undo the change",
-            "  then compare with*",
+            "  rerun against */old.json:",
             "    pytest test_mlp.py::test_it *",
             "      --kernelprof-against=*/old.json",
             "  if intended, run with --kernelprof-warn-only (all tests only warn) until",

@@ -238,20 +238,19 @@ def test_a_failure_has_the_command_that_measures_again_and_what_may_be_allowed(
         records = Records(profiles, profiled=True)
         test = Test("a b.py::test_it", place=Place("b.py", 8), limits=("max_kernels",))
         words = words_of(conclude(records, test, Settings({})), LimitExceeded)
-        at = words.splitlines().index("  then run again:")
-        assert words.splitlines()[at : at + 3] == [
-            "  then run again:",
-            f"    {command}",
+        at = words.splitlines().index(f"  rerun: {command}")
+        assert words.splitlines()[at : at + 2] == [
+            f"  rerun: {command}",
             f"  if intended, allow max_kernels({allowed}) at b.py:8",
         ]
-        assert words.count("then run again:") == 1
+        assert words.count("rerun") == 1
 
 
 @pytest.mark.parametrize("more", [{"broken": ("min_speedup(2): ...",)}, {"no_snapshot": (NONE,)}])
 def test_what_else_is_told_stands_below_all_that_is_told_of_profiles(more: Any) -> None:
     words = words_of(of(judged(mlp(), max_kernels=4), **more), LimitExceeded)
     assert words.startswith("max_kernels: 5 > 4")
-    assert words.count("run again") == 1
+    assert words.count("rerun") == 1
     assert words.splitlines()[-1] in ("min_speedup(2): ...", NONE)
 
 

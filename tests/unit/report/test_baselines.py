@@ -175,16 +175,14 @@ def test_of_several_profiles_each_is_told_and_the_commands_stand_once_at_the_las
     assert "max_kernels: 5 > 4" in told
     assert "worse than main: syncs 1 -> 2" in told
     assert told.count("pytest t.py::test_it") == 2
-    assert "then run again" not in told
+    assert "rerun: " not in told
     at = told.index("worse than main")
-    assert told[at:].splitlines()[1:8] == [
+    assert told[at:].splitlines()[1:6] == [
         "  in step",
         "  ",
         "  to do: undo the change",
-        "  then compare with main again:",
-        "    pytest t.py::test_it --kernelprof-against=main",
-        "  if intended, accept it in a snapshot:",
-        "    pytest t.py::test_it --kernelprof-update",
+        "  rerun against main: pytest t.py::test_it --kernelprof-against=main",
+        "  if intended, accept it in a snapshot: pytest t.py::test_it --kernelprof-update",
     ]
 
 

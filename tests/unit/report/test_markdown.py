@@ -222,7 +222,7 @@ def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
         f"| ❌ | `a/test_a.py` | {what} | {todo} |",
     ]
     command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
-    assert again.split("\n") == ["**Run again:**", *command]
+    assert again.split("\n") == ["**Rerun:**", *command]
     assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
     assert (
         details
@@ -263,7 +263,7 @@ def test_each_of_several_rows_has_its_commands_and_details_below_the_table() -> 
     for details, name in zip(below, ("test_slow", "test_broken"), strict=True):
         told = details.partition("\n<sub>")[0].rstrip("\n").split("\n\n")
         head, again, facts, block, end = told
-        assert again.startswith("**Run again:**\n```sh\npytest ")
+        assert again.startswith("**Rerun:**\n```sh\npytest ")
         assert head == f"<summary>Commands and kernels of <b>{name}</b></summary>"
         assert all(one.startswith("- ") for one in facts.split("\n"))
         assert block.startswith("```text\n")
@@ -292,7 +292,7 @@ def test_commands_stand_in_the_details_of_their_problem_first() -> None:
     page = rendered(found)
     accept = "To accept in a snapshot, if intended:"
     both, new_alone = page.folds
-    assert (both.commands, new_alone.commands) == (["Run again:"], ["Run again:", accept])
+    assert (both.commands, new_alone.commands) == (["Rerun:"], ["Rerun:", accept])
     assert [one for one in page.raw_texts("pre") if one.startswith("pytest ")] == [
         "pytest t.py::test_a t.py::test_b\n",
         "pytest t.py::test_new\n",
@@ -302,7 +302,7 @@ def test_commands_stand_in_the_details_of_their_problem_first() -> None:
     assert heading.startswith("### ")
     assert table.startswith("| | where |")
     assert first.startswith("<details open>")
-    assert again.startswith("**Run again:**\n```sh\n")
+    assert again.startswith("**Rerun:**\n```sh\n")
     assert " --kernelprof-update" not in table
     assert "If intended, accept it in the snapshot |" in table
 
@@ -369,7 +369,7 @@ def test_a_long_command_is_whole() -> None:
     assert table.endswith("\n| ❌ | `a/test_a.py` | **no** (3 tests) |  |")
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
-    assert again.split("\n") == ["**Run again:**", *block]
+    assert again.split("\n") == ["**Rerun:**", *block]
 
 
 def test_tests_with_equal_words_share_a_line() -> None:
@@ -384,8 +384,8 @@ def test_below_the_table_one_command_stands_for_all_problems_without_details() -
     tests += [Test(f"t.py::test_{n}", outcome="failed", why=f"no {n * 'x'}") for n in (3, 4)]
     page = page_of(*tests)
     assert len(page.looks()) == 3
-    assert "run again" not in " ".join(page.items())
-    assert commands_of(page) == ["Run again:", "Run again:"]
+    assert "rerun" not in " ".join(page.items())
+    assert commands_of(page) == ["Rerun:", "Rerun:"]
     own, others = [one for one in page.raw_texts("pre") if one.startswith("pytest ")]
     assert own == "pytest t.py::test_2\n"
     assert others == "pytest t.py::test_3 t.py::test_4\n"
@@ -564,7 +564,7 @@ def test_what_changed_against_a_revision() -> None:
         "If intended, allow max_kernels(5) at t.py::test_broken, and run with "
         "--kernelprof-warn-only (all tests only warn) until main has it"
     )
-    assert page.texts("strong")[-1] == "Compare with main again:"
+    assert page.texts("strong")[-1] == "Rerun against main:"
     assert page.texts("li")[-1] == (
         "✅ t.py::test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
@@ -602,7 +602,9 @@ def test_a_margin_is_allowed_at_the_line_of_one_test(change: Literal["worse", "u
         ends = "failed" if change == "worse" else "passed"
         tests = [against_main(one, outcome=ends, place=Place("t.py", 12)) for one in found]
         page = page_of(*tests, baselines=(MAIN,))
-        assert any(one.startswith("Compare with main again") for one in page.texts("strong"))
+        assert any(
+            "against main" in one or "with main again" in one for one in page.texts("strong")
+        )
         return page.looks()[0].intended
 
     end = " until main has it" if change == "worse" else ""

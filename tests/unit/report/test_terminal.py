@@ -142,7 +142,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     ]
     lines = told(*tests)
-    assert lines[:24] == [
+    assert lines[:22] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "",
         "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
@@ -150,14 +150,12 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  nvjet 256x128x64 TNT",
         "  vectorized_elementwise [gelu]",
         "  to do: launch fewer kernels (fuse them, torch.compile)",
-        "  then run again:",
-        "    pytest tests/test_training.py::test_step",
+        "  rerun: pytest tests/test_training.py::test_step",
         "  if intended, allow max_kernels(4) at test_training.py:30",
         "",
         "! tests/test_story.py: no number: 17 of 18 launches have their kernel, after 3",
         "  tries (test_lost)",
-        "  to do: run these tests alone:",
-        "    pytest tests/test_story.py::test_lost",
+        "  to do: run these tests alone: pytest tests/test_story.py::test_lost",
         "",
         "? test_rows.py:12: max_cuda_time undecided: 199.1..200.3us, limit 200.0us",
         "  (test_near[gated-bf16])",
@@ -168,14 +166,14 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  test_rows.py:12",
         "",
     ]
-    assert lines[24:] == [
+    assert lines[22:] == [
         "1 more test is fine, 1 expected failure: -v lists all",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "5 profiles, 1 retried, 1 incomplete",
     ]
     unfolded = told(*tests, verbosity=1)
-    assert unfolded[:24] == lines[:24]
-    assert unfolded[24:36] == [
+    assert unfolded[:22] == lines[:22]
+    assert unfolded[22:34] == [
         "  kernels  launches  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2         4   578.5  test_step",
@@ -696,33 +694,33 @@ def over_at(line: int) -> Profile:
 @pytest.mark.parametrize(
     ("width", "command"),
     [
-        (80, ["    pytest tests/a.py::t tests/a.py::u"]),
-        (42, ["    pytest tests/a.py::t tests/a.py::u"]),
-        (32, ["    pytest tests/a.py::t \\", "      tests/a.py::u"]),
+        (80, ["  rerun: pytest tests/a.py::t tests/a.py::u"]),
+        (42, ["  rerun:", "    pytest tests/a.py::t tests/a.py::u"]),
+        (32, ["  rerun:", "    pytest tests/a.py::t \\", "      tests/a.py::u"]),
     ],
 )
-def test_a_command_for_all_tests_of_a_problem_stands_below_what_to_do(
+def test_a_command_for_all_tests_of_a_problem_stands_beside_its_label_if_it_fits(
     width: int, command: list[str]
 ) -> None:
     lines = told(*(of(f"a.py::{name}", over_at(6), outcome="failed") for name in "tu"), width=width)
-    assert " ".join(lines).count("run again") == 1
-    at = lines.index("  then run again:")
+    assert " ".join(lines).count("rerun") == 1
+    at = lines.index(command[0])
     todo = " ".join(line.strip() for line in lines[at - 3 : at])
     assert todo.endswith("to do: launch fewer kernels (fuse them, torch.compile)")
-    assert lines[at + 1 : at + 1 + len(command)] == command
+    assert lines[at : at + len(command)] == command
 
 
-def test_what_a_snapshot_would_accept_has_its_command_below_it() -> None:
+def test_what_a_snapshot_would_accept_has_its_command() -> None:
     both = (
         of("a.py::t", came_at(31), outcome="failed"),
         of("a.py::u", came_at(42), outcome="failed"),
     )
     lines = told(*both)
     assert sum(line.startswith("✗ m.py:") for line in lines) == 2
-    accept = "  if intended, accept it in a snapshot:"
-    below = [after for line, after in itertools.pairwise(lines) if line == accept]
-    assert below == [f"    pytest tests/a.py::{name} --kernelprof-update" for name in "tu"]
-    assert accept not in told(of("a.py::t", over(), outcome="failed"))
+    accept = "  if intended, accept it in a snapshot: "
+    told_of = [line.removeprefix(accept) for line in lines if line.startswith(accept)]
+    assert told_of == [f"pytest tests/a.py::{name} --kernelprof-update" for name in "tu"]
+    assert accept not in "".join(told(of("a.py::t", over(), outcome="failed")))
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])
@@ -740,9 +738,8 @@ def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empt
     lines = told(*(of(f"a.py::test_{n}", over_at(n), outcome="failed") for n in range(2, 10)))
     assert sum(line.startswith("✗ m.py:") for line in lines) == 6
     assert lines.count("  2 more: -v lists all") == 1
-    heads = [line for line in lines if line.endswith(":")]
-    assert heads == [*6 * ["  then run again:"], "run again:"]
-    at = lines.index("run again:")
+    assert sum(line.startswith("  rerun: pytest tests/a.py::test_") for line in lines) == 6
+    at = lines.index("rerun:")
     assert lines[at + 1] == "    pytest tests/a.py::test_8 tests/a.py::test_9"
     assert not any(line.strip().startswith(":") for line in lines)
 
@@ -750,10 +747,9 @@ def test_of_more_than_six_problems_the_others_are_counted_and_no_command_is_empt
 def test_what_to_do_wraps_below_its_label() -> None:
     lines = told(of("a.py::t", over(), outcome="failed", line=7), width=32)
     at = lines.index("  to do: launch fewer kernels")
-    assert lines[at + 1 : at + 6] == [
+    assert lines[at + 1 : at + 5] == [
         "  (fuse them, torch.compile)",
-        "  then run again:",
-        "    pytest tests/a.py::t",
+        "  rerun: pytest tests/a.py::t",
         "  if intended, allow",
         "  max_kernels(5) at a.py:7",
     ]
@@ -775,8 +771,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  vectorized_elementwise [gelu]",
         "  vectorized_elementwise [mul]",
         "  to do: launch fewer kernels (fuse them, torch.compile)",
-        "  then run again:",
-        "    pytest tests/a.py::bad",
+        "  rerun: pytest tests/a.py::bad",
         "  if intended, allow max_kernels(5) at a.py:7",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles, all complete",

@@ -387,7 +387,7 @@ def test_the_hint_of_an_error_of_ours_is_what_to_do_and_is_not_repeated(
 ) -> None:
     (task,) = tasks_of(summary_of(Run((Test("t.py::t", outcome="error", why=why),))).problems)
     assert task.what == why.partition(". ")[0]
-    assert task.remedy == Remedy(todo, "then run again", "pytest t.py::t", tests=("t.py::t",))
+    assert task.remedy == Remedy(todo, "rerun", "pytest t.py::t", tests=("t.py::t",))
     assert task.facts == facts
 
 
@@ -398,11 +398,11 @@ def commands(*tests: Test) -> list[tuple[str, str]]:
 def test_problems_whose_commands_differ_in_their_tests_alone_have_one_command() -> None:
     several = [over_by(4, 7, 7, 7, 7), over_by(5, 8, 8, 8, 8, 8, name="test_b")]
     assert len(summary_of(Run(tuple(several))).problems) == 2
-    assert commands(*several) == [("run again", "pytest t.py::test_a t.py::test_b")]
+    assert commands(*several) == [("rerun", "pytest t.py::test_a t.py::test_b")]
     on_cpu = replace(several[1], profiles=(replace(several[1].profiles[0], environment=CPU),))
     assert sorted(commands(several[0], on_cpu)) == [
-        ("run again", "pytest t.py::test_a"),
-        ("run again", "pytest t.py::test_b --kernelprof-device=cpu"),
+        ("rerun", "pytest t.py::test_a"),
+        ("rerun", "pytest t.py::test_b --kernelprof-device=cpu"),
     ]
 
 
@@ -429,7 +429,7 @@ def exceeding(name: str) -> Test:
 
 def test_what_a_test_fails_by_is_accepted_apart_from_what_is_only_outdated() -> None:
     assert commands(exceeding("test_a"), kept_as("test_b", "changed"), exceeding("test_c")) == [
-        ("run again", "pytest t.py::test_a t.py::test_c"),
+        ("rerun", "pytest t.py::test_a t.py::test_c"),
         ("to update outdated or missing snapshots", "pytest t.py::test_b --kernelprof-update"),
         (
             "to accept in a snapshot, if intended",
@@ -450,7 +450,7 @@ def test_beside_a_test_over_its_limit_a_snapshot_accepts_after_raising_it() -> N
     )
     tests = "pytest t.py::test_a t.py::test_b"
     assert commands(one, both) == [
-        ("run again", tests),
+        ("rerun", tests),
         ("to accept in a snapshot, after raising the limits", f"{tests} --kernelprof-update"),
     ]
 
@@ -459,7 +459,7 @@ def test_no_snapshot_is_offered_beside_a_forbidden_kernel() -> None:
     forbidden = Verdict(limit="forbid_kernels", outcome="failed", why="1 forbidden kernel ran")
     verdicts = (forbidden, judged_worse("revision", "kernels"))
     test = Test("t.py::test_a", (mlp(verdicts=verdicts),), outcome="failed")
-    assert commands(test) == [("run again", "pytest t.py::test_a")]
+    assert commands(test) == [("rerun", "pytest t.py::test_a")]
 
 
 def test_one_error_is_one_problem_with_a_profile_on_the_cpu_and_without() -> None:
@@ -482,7 +482,7 @@ def test_while_a_limit_is_broken_a_snapshot_accepts_after_the_limits() -> None:
         for name, verdicts in (("test_a", (over, worse)), ("test_b", (worse,)))
     ]
     found = commands(*several)
-    assert ("run again", "pytest t.py::test_a t.py::test_b") in found
+    assert ("rerun", "pytest t.py::test_a t.py::test_b") in found
     assert sorted(found[1:]) == [
         (
             "to accept in a snapshot, after raising the limits",
@@ -495,7 +495,7 @@ def test_while_a_limit_is_broken_a_snapshot_accepts_after_the_limits() -> None:
 def test_what_is_to_be_done_otherwise_has_a_command_of_its_own() -> None:
     lost = mlp(integrity=Integrity(("17 of 18 launches have their kernel",)))
     assert commands(over_by(4, 7, 7, 7, 7), Test("t.py::test_b", (lost,), outcome="error")) == [
-        ("run again", "pytest t.py::test_a"),
+        ("rerun", "pytest t.py::test_a"),
         ("run these tests alone", "pytest t.py::test_b"),
     ]
 
@@ -531,7 +531,7 @@ def test_up_to_eight_tests_are_named_in_a_command_and_more_given_by_their_files(
 ) -> None:
     tests = [over_by(20 - i, *[7 + i % 2] * 4, name=f"test_{i}") for i in range(number)]
     ((does, command),) = commands(*tests)
-    assert does == "run again"
+    assert does == "rerun"
     assert sorted(command.split()) == sorted(f"pytest {told}".split())
 
 
@@ -559,7 +559,8 @@ def test_a_margin_is_advised_where_a_round_in_turn_was_slower(
     test = Test("t.py::test_a", (mlp(verdicts=(open_,)),))
     run = Run((test,), baselines=(RunComparison(source="revision", name="main (abc1234)"),))
     (problem,) = summary_of(run).problems
-    assert "compare with main again" in problem.remedy.first
+    again = "compare with main again on a quiet GPU" if margin else "rerun against main"
+    assert problem.remedy.again == again
     advised = re.findall(r"kernelprof\(margin='(.*)'\)", problem.remedy.intended)
     assert advised == ([margin] if margin else [])
 

@@ -66,7 +66,7 @@ def test_it_says_what_happened_first() -> None:
         ),
         *("If intended, allow max_kernels(5) at test_mlp.py:31",),
         *("nvjet 256x128x64 TNT", "aten::mm in aten::linear", "reference_mlp.py:40", "cuda_time"),
-        *("Run again:", "All other profiles", "test_well", "Limits", "This run", "Hottest kernels"),
+        *("Rerun:", "All other profiles", "test_well", "Limits", "This run", "Hottest kernels"),
         "How it was measured",
     )
     at = 0
@@ -112,9 +112,9 @@ def test_commands_stand_once_below_what_needs_a_look_and_in_an_opened_test_for_i
     ]
     found = html_of(run_of(*tests))
     below, inside = commands_of(found)
-    assert below == ["Run again:pytest t.py::test_4 t.py::test_5Copy"]
-    assert inside == [f"Run again:pytest t.py::test_{n}Copy" for n in (4, 5)]
-    assert found.count("Run again:") == 3
+    assert below == ["Rerun:pytest t.py::test_4 t.py::test_5Copy"]
+    assert inside == [f"Rerun:pytest t.py::test_{n}Copy" for n in (4, 5)]
+    assert found.count("Rerun:") == 3
 
 
 def test_a_failure_that_may_be_accepted_in_a_snapshot_has_a_command_for_it() -> None:
@@ -142,8 +142,8 @@ def test_of_tests_with_one_problem_what_to_do_stands_once_and_an_opened_one_has_
         "If intended, allow max_kernels(4) at test_mlp.py",
     ):
         assert words.count(told) == 1
-    assert below == ["Run again:pytest t.pyCopy"]
-    assert sorted(inside) == sorted(f"Run again:pytest t.py::test_{n}Copy" for n in range(12))
+    assert below == ["Rerun:pytest t.pyCopy"]
+    assert sorted(inside) == sorted(f"Rerun:pytest t.py::test_{n}Copy" for n in range(12))
 
 
 def test_where_it_broke_lines_that_have_an_address_are_shown_as_code(
