@@ -116,7 +116,14 @@ def _head_lines(
     summary: Summary, style: Style, more: str, code: Code, told: Collection[str]
 ) -> list[Line]:
     colour = style.sign(summary.told)[1] or ("green" if summary.told == "passed" else "bold")
-    lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
+    lines: list[Line] = []
+    words = style.say(f"{summary.sentence} {more}".rstrip())
+    is_mixed = summary.overall == "failed" and summary.beside
+    room = len(style.say(summary.lead)) if is_mixed else len(words)
+    for line in wrapped(words, style.width):
+        both = Span(line[:room], colour), Span(line[room:])
+        lines.append(tuple(one for one in both if one.text))
+        room = max(0, room - len(line) - 1)  # only what fails is red
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += labelled("unfinished", missing, style)
     is_short = False

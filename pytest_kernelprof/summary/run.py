@@ -36,7 +36,7 @@ class Summary:
     Attributes:
         run: the record that it is made of.
         overall: the verdict.
-        sentence: the same in words, with the counts that are not zero.
+        lead, beside: the same in words, with the counts that are not zero; and what fails nothing.
         tasks: where to look and what to do, the worst first; none where nothing needs a look.
         open: the tests and limits that were not judged, in words; empty if all were.
         problems: what needs a look, worst first, each test once.
@@ -52,7 +52,8 @@ class Summary:
     run: Run
     counts: records.Counts
     overall: records.Overall
-    sentence: str
+    lead: str
+    beside: str
     tasks: tuple[records.Task, ...]
     open: str
     problems: tuple[records.Problem, ...]
@@ -76,9 +77,14 @@ class Summary:
         """The first line, and a sentence below it: the verdict with what was not judged, else what
         there is beside the verdict."""
         is_short = len(self.sentence) <= _LONGEST_TITLE
-        keeps = is_short or (self.open and self.told != "failed")
-        title, _, beside = (self.sentence, "", "") if keeps else self.sentence.partition("; ")
-        return title.removesuffix("."), f"{beside[:1].upper()}{beside[1:]}"
+        if is_short or not self.beside or (self.open and self.told != "failed"):
+            return self.sentence.removesuffix("."), ""
+        return self.lead, f"{self.beside[:1].upper()}{self.beside[1:]}."
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, whole."""
+        return f"{'; '.join(filter(None, [self.lead, self.beside]))}."
 
 
 def summary_of(run: Run) -> Summary:
@@ -92,11 +98,13 @@ def summary_of(run: Run) -> Summary:
     counts = _counts_of(run.tests)
     left = _open_words(counts, unjudged_words(run.tests))
     problems = problems_of(run, [*together, *_entries_of(run.tests)])
+    lead, beside = _words_of(counts, left, compared)
     return Summary(
         run=run,
         counts=counts,
         overall=_overall_of(run, counts, left, compared),
-        sentence=_sentence_of(counts, left, compared),
+        lead=lead,
+        beside=beside,
         tasks=tasks_of(problems),
         open=left,
         problems=problems,
@@ -394,55 +402,62 @@ def _overall_of(
     return "passed" if judged and not open_words and not found["not compared"] else "not judged"
 
 
-def _sentence_of(
+def _words_of(
     counts: records.Counts, open_words: str, compared: Sequence[BaselineSummary]
-) -> str:
-    """What happened, with the counts that are not zero: ``3 of 33 tests break a limit, 2 of 31
-    tests are worse than main (abc1234); 1 incomplete, 1 undecided.``
+) -> tuple[str, str]:
+    """What happened, with the counts that are not zero: ``3 of 33 tests break a limit; 1
+    incomplete``, and what fails nothing, ``1 undecided (not failing), 2 skipped``.
 
     Args:
         open_words: what was not judged.
     """
     kinds, told = counts.kinds, counts.told
     limited = wording.count(kinds["limited"], "test")
-    happened = _counted(
+    broken = _counted(
         (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
         (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
     )
-    is_well = not happened and not kinds["worse"] and (kinds["limited"] or not compared)
+    is_well = not broken and not kinds["worse"] and (kinds["limited"] or not compared)
     failed, errors = told["failed otherwise"], told["error"]
     only_crashed = is_well and kinds["held"] and (failed or errors)
+    open_alone = is_well and not kinds["passed"] and told["undecided"] and not only_crashed
     how = f"of {wording.count(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
     crashed = _counted((failed, how, how), (errors, "error", "errors"))
-    incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
-    open_alone = is_well and not kinds["passed"] and told["undecided"] and not only_crashed
-    beside = [*crashed, *incomplete]
+    lost = _counted((told["incomplete"], "incomplete", "incomplete"))
+    happened, also, aside = broken, [*crashed, *lost], list[str]()
     if only_crashed:
-        happened, beside = crashed, incomplete
+        happened, also = crashed, lost
     elif open_alone:
         is_one, are_all = f"of {limited} is undecided", f"of {limited} are undecided"
         happened = _counted((told["undecided"], is_one, are_all))
     elif is_well:
-        happened, beside = [*incomplete, _well(counts)], crashed
+        happened, also = [*lost, _well(counts)], crashed
     are_same = 0 < kinds["breaking and worse"] == kinds["breaking"] == kinds["worse"]
-    for words in (one.sentence for one in compared):
-        if are_same and len(happened) == 1 and wording.WORSE in words:
-            happened[0] = f"{words} and {'breaks' if kinds['worse'] == 1 else 'break'} a limit"
+    for one in compared:
+        if are_same and len(happened) == 1 and wording.WORSE in one.sentence:
+            breaks = "breaks" if kinds["worse"] == 1 else "break"
+            happened = [f"{one.sentence} and {breaks} a limit"]
         else:
-            happened.append(words)
-    happened += _counted(
-        (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
-        (kinds["missing"], "snapshot is missing", "snapshots are missing"),
-    )
-    beside = beside + _counted(
+            (aside if broken and not one.failure else happened).append(one.sentence)
+    lacks = ("missing",) * 2 if kinds["changed"] else ("snapshot missing", "snapshots missing")
+    calm = _counted(
         (0 if open_alone else told["undecided"], "undecided", "undecided"),
+        (kinds["changed"], "snapshot outdated", "snapshots outdated"),
+        (kinds["missing"], *lacks),
+    )
+    aside += _counted(
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
         (kinds["retried"], "retried", "retried"),
     )
-    beside += [open_words] if open_words else []
-    words = "; ".join(", ".join(several) for several in (happened, beside) if several)
-    return f"{words[:1].upper()}{words[1:]}."
+    aside += [open_words] if open_words else []
+    several = [f"not failing: {', '.join(calm)}"] if calm[1:] else []
+    aside = aside if several else [*(f"{one} (not failing)" for one in calm), *aside]
+    lead, beside = (
+        "; ".join(", ".join(part) for part in parts if part)
+        for parts in ((happened, also), (several, aside))
+    )
+    return f"{lead[:1].upper()}{lead[1:]}", beside
 
 
 def _counted(*phrases: tuple[int, str, str]) -> list[str]:

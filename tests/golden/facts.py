@@ -502,7 +502,7 @@ def _changes(text: str) -> dict[str, int]:
     for number, word in listed:
         if word != "worse":
             found[word] += number
-    outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|outdated \(not failing)", words)
+    outdated = re.search(r"(\d+) (?:snapshots? )?outdated", words)
     found["changed"] += int(outdated[1]) if outdated else 0
     open_ones = re.search(_UNDECIDED, words)
     found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)
@@ -548,7 +548,7 @@ def _verdict_of(sentence: str) -> str:
         return "failed"
     if re.search(r"(?<!of )\b[1-9]\d* (of \d+ )?(compared )?\w+ (is|are) worse", sentence):
         return "failed"
-    if re.search(r"snapshots? (is|are) (outdated|missing)", sentence):
+    if re.search(r"snapshots? (outdated|missing)", sentence):
         return "neutral"
     if re.search(r"undecided|No test has a limit|not compared|cannot run|not judged", sentence):
         return "neutral"

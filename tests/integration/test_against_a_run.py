@@ -252,7 +252,7 @@ def test_a_comparison_that_fails_nothing_does_not_say_that_the_run_passes(run: R
     code = OLD.replace("def test_a(", "@pytest.mark.max_kernels(1)\ndef test_a(")
     run(code, AGAINST).stdout.fnmatch_lines(
         [
-            "1 of 1 test breaks a limit, none of 4 profiles is worse than old.json (*",
+            "1 of 1 test breaks a limit; none of 4 profiles is worse than old.json (*",
         ]
     )
     run(OLD, AGAINST).stdout.no_fnmatch_line("the run fails*")

@@ -119,3 +119,11 @@ def test_a_call_with_very_many_kernels_is_counted_in_two_rounds_where_no_time_is
     assert time.monotonic() - began < 60
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([f"*{operators + 1} *test_large"])
+
+
+def test_an_undecided_time_that_fails_its_test_is_not_said_to_fail_nothing(run: Run) -> None:
+    kept = "@pytest.mark.max_kernels(9)\ndef test_kept(kernel_profile): kernel_profile(three)\n"
+    options = ("-o", "kernelprof_undecided=fail", "--kernelprof-report")
+    result = run(UNDECIDED + kept, *options)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["1 of 2 tests failed."])

@@ -154,7 +154,7 @@ def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
     [
         ("same", {}, "None of 1 test is worse than main (abc1234).", "passed"),
         ("changed", {}, "None of 1 test is worse than main (abc1234).", "passed"),
-        ("undecided", {}, "None of 1 test is worse than main (abc1234); 1 undecided.",
+        ("undecided", {}, "None of 1 test is worse than main (abc1234); 1 undecided (not failing).",
          "undecided"),
         ("same", {"lost": ("syncs",)},
          "None of 1 test is worse than main (abc1234); 1 incomplete.", "failed"),

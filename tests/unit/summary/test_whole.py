@@ -249,11 +249,11 @@ def test_folded_rows_have_the_numbers_of_the_slowest() -> None:
     [
         (["passed", "passed"], "2 of 2 tests are within their limits."),
         (["undecided", "undecided"], "2 of 2 tests are undecided."),
-        (["undecided", "passed"], "1 of 2 tests is within its limits; 1 undecided."),
+        (["undecided", "passed"], "1 of 2 tests is within its limits; 1 undecided (not failing)."),
         (["passed", "expected failure"], "1 of 1 test is within its limits; 1 expected failure."),
         (
             ["failed", "passed", "incomplete", "undecided"],
-            "1 of 4 tests breaks a limit; 1 incomplete, 1 undecided.",
+            "1 of 4 tests breaks a limit; 1 incomplete; 1 undecided (not failing).",
         ),
     ],
 )
