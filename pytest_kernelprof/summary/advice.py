@@ -418,8 +418,10 @@ def hint_of(error: str) -> str:
 
 def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     """Return what to do about what is worse than a baseline."""
-    if new := sum(one.sign == "+" for one in causes):
-        return f"remove the added {_NOUNS[on_cpu]}{'s'[: new - 1]}"
+    if new := [wording.brief(one) for one in causes if one.sign == "+"]:
+        if all(_NUMBER.sub("", one).endswith(_COPY) for one in new):
+            return f"avoid the added {'copies' if new[1:] else 'copy'} (keep layout and dtype)"
+        return f"remove the added {_NOUNS[on_cpu]}{'s' * bool(new[1:])}"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
@@ -447,6 +449,7 @@ def _on(device: str) -> str:
 
 # What to do about broken limits.
 
+_COPY = "elementwise [copy]"
 _FEWER = "launch fewer kernels (fuse them, torch.compile)"
 _CURES = {
     **dict.fromkeys(("kernels", "launches"), _FEWER),
@@ -481,9 +484,12 @@ def cure_words(profile: Profile, verdicts: Sequence[Verdict], causes: Sequence[C
     over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
     cures = dict.fromkeys(_cure_of(one, wording.judged_rank(profile, one)) for one in over)
     what = " and ".join(list(cures)[:2])
-    for name, takes, chain in (one.text.partition(" takes ") for one in causes):
-        how = " (shapes, dtype, layout)" if ", from aten::" in chain else ""
-        faster = f"{_NUMBER.sub('', name.rpartition('; ')[2])} faster{how}"
+    for one in causes:
+        name, takes, chain = one.text.partition(" takes ")
+        faster = f"{_NUMBER.sub('', name.rpartition('; ')[2])} faster"
+        if ", from aten::" in chain:  # a kernel of a library, which nobody edits
+            at = f" at {wording.line_of(one.place)}" if one.place else ""
+            faster = f"{chain.rpartition(' ')[2]}{at} cheaper (shapes, dtype, layout)"
         what = what.replace("the slowest kernel faster", faster) if takes else what
     if over and (any(one.sign == "+" for one in causes) or _of_one_rank(causes)):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))
@@ -494,7 +500,7 @@ def _cure_of(verdict: Verdict, profile: Profile) -> str:
     cure = _CURES.get((verdict.metric or verdict.limit).split("_")[0], "change the code")
     if cure != _FEWER or verdict.device == "cpu":
         return "call fewer operators" if cure == _FEWER else cure
-    copies = sum(one.short_name.endswith("elementwise [copy]") for one in profile.kernels)
+    copies = sum(one.short_name.endswith(_COPY) for one in profile.kernels)
     excess = (verdict.measured or 0) - (verdict.allowed or 0)
     avoid = f"avoid the {f'{copies} copies' if copies > 1 else 'copy'} (keep layout and dtype)"
     return avoid if 0 < excess <= copies and not verdict.qualifier else cure

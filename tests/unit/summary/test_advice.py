@@ -243,6 +243,22 @@ def test_against_another_environment_no_snapshot_accepts_and_no_commit_changes_i
     assert intended_words([slower], "old/bin/python") == margin
 
 
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        (["elementwise [copy]"], "avoid the added copy (keep layout and dtype)"),
+        (["elementwise [copy] x2, from aten::copy_", "strided elementwise [copy]"],
+         "avoid the added copies (keep layout and dtype)"),
+        (["elementwise [copy]", "gelu"], "remove the added kernels"),
+    ],
+)  # fmt: skip
+def test_added_copies_are_to_be_avoided_like_those_over_a_limit(
+    added: list[str], told: str
+) -> None:
+    causes = [Cause("mm", sign="-"), *(Cause(one, sign="+") for one in added)]
+    assert fix_words(causes, on_cpu=False) == told
+
+
 def test_of_several_slower_kernels_it_is_told_how_many_there_are() -> None:
     slower = [Cause(f"slower: {name}, 1.0us -> 2.0us") for name in ("gelu", "mul")]
     assert fix_words(slower[:1], on_cpu=False) == "undo what slows down gelu"
