@@ -153,21 +153,14 @@ def _found(problem: Problem, what: str) -> Iterator[tuple[str, int]]:
             names = [row.name for row in rows[:_MOST_EACH]]
             left = sum(len(row.each) for row in rows[_MOST_EACH:])
             told = ", ".join([*names, *([f"and {left} more"] if left else [])])
-            is_said = ", ".join(_heads(rows[0])) == what or not _VALUE.search(words)
+            is_said = ", ".join(rows[0].found) == what or not _VALUE.search(words)
             yield told if is_said else f"{told}: {words}", sum(len(row.each) for row in rows)
     elif problem.cause is not None and problem.cause.sign:
         yield found_words(problem.rows[0]), 1
     else:
         said = tuple(one.text.partition("; ")[0] for one in problem.rows[0].causes)
-        above = (*said, *_heads(problem.rows[0])[:_MOST_FOUND])
+        above = (*said, *problem.rows[0].found[:_MOST_FOUND])
         yield from ((one, 1) for one in problem.rows[0].found if one not in above)
-
-
-def _heads(one: Entry) -> list[str]:
-    """What is wrong with a test, without launches that are as many as kernels."""
-    kernels = [words for words in one.found if words.startswith("max_kernels: ")]
-    same = "max_launches" + "".join(kernels[:1]).removeprefix("max_kernels")
-    return [words for words in one.found if words != same]
 
 
 _NUMBER = re.compile(r" x\d+$")
@@ -194,7 +187,7 @@ def _whys(
         end = f" {_NUMBER.sub('', words.partition(' (')[0])}"
         text = one.text.removeprefix(what).lstrip(".; ").removesuffix("; undecided")
         is_said = any(f" {_NUMBER.sub('', part)}".endswith(end) for part in what.split("; "))
-        is_said = is_said or worst.causes[at].text in _heads(worst)[:_MOST_FOUND]
+        is_said = is_said or worst.causes[at].text in worst.found[:_MOST_FOUND]
         if (at and one.sign) or not is_said:
             is_here = wording.cause_lines(one) == lines
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
@@ -208,7 +201,7 @@ def _causes_of(worst: Entry) -> Iterator[Cause]:
     """The causes of a test, without the limits and values that are said before them."""
     for one in worst.causes:
         text = one.text
-        for found in (said.partition(" (was ")[0] for said in _heads(worst)[:_MOST_FOUND]):
+        for found in (said.partition(" (was ")[0] for said in worst.found[:_MOST_FOUND]):
             limit = found.partition(": ")[0].removesuffix(" undecided")
             text = text.removeprefix(f"{found}; ").removeprefix(f"{limit}: ")
         yield structs.replace(one, text=text)
@@ -217,7 +210,7 @@ def _causes_of(worst: Entry) -> Iterator[Cause]:
 def _what_of(worst: Entry, cause: Cause | None) -> str:
     """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
     first limit with its values."""
-    found = ", ".join(wording.first_of(_heads(worst), _MOST_FOUND, "{} more"))
+    found = ", ".join(wording.first_of(worst.found, _MOST_FOUND, "{} more"))
     limit, on_cpu = found.partition(": ")[0], isinstance(worst, Row) and worst.profile.on_cpu
     if cause is not None:
         words = wording.brief(cause)

@@ -420,14 +420,24 @@ def counts_before(verdicts: Iterable[Verdict], *sources: compared.Source) -> dic
     return {one.limit: f"{worse[one.metric].baseline or 0.0:.0f}" for one in limits}
 
 
-def found_by(verdicts: Sequence[Verdict], revision: str = "") -> Iterator[str]:
+def found_by(verdicts: Sequence[Verdict], revision: str = "") -> list[str]:
     """What is wrong, what failed first, a few words for each limit and baseline: ``max_kernels: 5 >
     1``, ``worse than main: kernels 3 -> 4``; of a count that alone is worse one of both:
-    ``max_kernels: 4 > 3 (was 3 in main)``.
+    ``max_kernels: 4 > 3 (was 3 in main)``. Launches that are as many as kernels stand beside them.
 
     Args:
         revision: the name of the one, or of the environment, that is compared with, if one is.
     """
+    found = list(_found_by(verdicts, revision))
+    for at, kernels in enumerate(found):
+        launches = kernels.replace("kernels", "launches", 1)
+        if kernels.startswith("max_kernels: ") and launches in found:
+            found[at] = f"max_kernels, {launches}"
+            found.remove(launches)
+    return found
+
+
+def _found_by(verdicts: Sequence[Verdict], revision: str) -> Iterator[str]:
     names = BASELINE_WORDS | (dict.fromkeys(IN_TURN, revision) if revision else {})
     sources = (v.comparison.source for v in verdicts if v.comparison and not v.of_snapshot)
     source: compared.Source = next(sources, "revision")

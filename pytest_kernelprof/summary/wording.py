@@ -335,7 +335,9 @@ def parts_of(test: str) -> tuple[str, str]:
 
 
 def with_label(name: str, label: str) -> str:
-    """A name with that of the profile: ``test_it [backward]``."""
+    """A name with that of the profile: ``test_it [backward]``, ``test_it, profile 2``."""
+    if label.startswith("profile "):  # in brackets it would look like a parameter
+        return f"{name}, {label}"
     return f"{name} [{label}]" if label else name
 
 

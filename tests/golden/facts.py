@@ -392,7 +392,7 @@ FORMATS: Mapping[str, Callable[[str], Facts]] = {
 _SOURCES = {"against": "revision"}
 _WORST_FIRST = ("worse", "undecided", "not compared", "better", "changed", "same")
 _REASONS = (
-    (r"(?:(?:max|min)_\w+|(?:forbid|expect)_kernels|not_slower)(?=\(|:|$| )", None),
+    (r"(?:(?:max|min)_\w+|(?:forbid|expect)_kernels|not_slower)(?=[(:, ]|$)", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|worse than \S+ \()", "revision"),
     (r"worse than the earlier run\b", "earlier run"),
@@ -412,6 +412,7 @@ def _reasons(lines: Iterable[str]) -> frozenset[str]:
             match = re.match(pattern, re.sub(r"^E   (?=\S)(?!\w+Error: )", "", line))
             if match:
                 found.add(reason or re.split(r"[(: ]", match[0])[0])
+                found |= {"max_launches"} if ", max_launches: " in line else set()
                 break
         if was := re.search(r"\(was \d+ in (the earlier run)?", line):
             found.add("earlier run" if was[1] else "revision")

@@ -365,8 +365,8 @@ def test_where_two_limits_are_broken_tests_with_the_words_of_the_heading_are_nam
 
     tests = [over_both(5 - i // 2, f"test_{i}") for i in range(4)]
     (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
-    assert task.what == "max_kernels: 5 > 3"
-    others = "test_2, test_3: max_kernels: 4 > 3; max_launches: 4 > 3"
+    assert task.what == "max_kernels, max_launches: 5 > 3"
+    others = "test_2, test_3: max_kernels, max_launches: 4 > 3"
     assert task.facts == ("k x4", "test_0, test_1", others)
 
 
