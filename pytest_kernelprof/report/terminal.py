@@ -126,11 +126,16 @@ def _head_lines(
         room = max(0, room - len(line) - 1)  # only what fails is red
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += labelled("unfinished", missing, style)
-    is_short = False
+    was_short = False
     for one in summary.tasks:
-        was_short, is_short = is_short, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
+        task, is_short = one, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
+        if is_short:  # the failure says the rest
+            task = one._replace(places=(), facts=(), remedy=Remedy(one.remedy.first))
+        elif one.told == "to update":  # by one command for all, below
+            task = one._replace(remedy=one.remedy._replace(command=""))
         lines += [] if was_short and is_short else [()]
-        lines += _short_lines(one, style) if is_short else _task_lines(one, code, style)
+        lines += _task_lines(task, code, style)
+        was_short = is_short
     problems = enumerate(summary.problems)
     left = [one for at, one in problems if at >= MOST_TASKS or one.rows[0].told == "to update"]
     for does, command in commands_of(left):
@@ -140,23 +145,7 @@ def _head_lines(
 
 
 def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
-    """Where and what, the lines of code, what else is known, what to do; what updates snapshots
-    stands below all."""
-    yield from _where_lines(one, style)
-    inside = style.within(_SIGN)
-    remedy = one.remedy._replace(command="") if one.told == "to update" else one.remedy
-    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
-    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(remedy, inside)))
-
-
-def _short_lines(one: Task, style: Style) -> Iterator[Line]:
-    """Where and what, what to do."""
-    yield from _where_lines(one, style)
-    todo = Remedy(one.remedy.first)
-    yield from ((Span(" " * _SIGN), *told) for told in step_lines(todo, style.within(_SIGN)))
-
-
-def _where_lines(one: Task, style: Style) -> Iterator[Line]:
+    """Where and what, the lines of code, what else is known, what to do."""
     sign, colour = style.sign(one.told)
     inside = style.within(_SIGN)
     for at, line in enumerate(wrapped(style.say(one.where), inside.width)):
@@ -165,6 +154,8 @@ def _where_lines(one: Task, style: Style) -> Iterator[Line]:
         mark = Span(" " * _SIGN) if at else Span(left(sign, _SIGN), colour)
         name = Span(line.removeprefix(there).removeprefix(what))
         yield mark, Span(there, "cyan"), Span(what, "bold"), name
+    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
+    yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
 
 
 def _indented(lines: Iterable[str], indent: int, colour: Colour = "") -> Iterator[Line]:

@@ -531,8 +531,7 @@ def _integrity_of(profiles: Sequence[Profile]) -> str:
         "compiled and not run": sum(profile.compiled for profile in profiles),
     }
     told = [f"{number} {what}" for what, number in found.items() if number]
-    whole = ["all complete"] if len(profiles) > 1 and not found["incomplete"] else []
-    return ", ".join([wording.count(len(profiles), "profile"), *whole, *told])
+    return ", ".join([wording.count(len(profiles), "profile"), *told])
 
 
 def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
         "             a submodule is left out",
         "",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "3 profiles, all complete",
+        "3 profiles",
     ]
 
 

@@ -552,7 +552,7 @@ def test_what_changed_against_a_revision() -> None:
     (facts,) = page.texts("sub")  # that it is worse, the heading says
     assert facts.split(" / ") == [
         f"not compared: t.py::test_new: {why}",
-        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles, all complete",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 3 profiles",
     ]
     assert f"{why.replace('@', '@' + chr(0x200C))}" in page.text
     wrong = "max_kernels: 5 > 4 (was 4 in main)"

@@ -110,7 +110,7 @@ def test_a_healthy_suite() -> None:
         "              4 calls   40.0us   4 %  vectorized_elementwise [gelu]",
         "              4 calls   40.0us   4 %  vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "4 profiles, all complete",
+        "4 profiles",
     ]
 
 
@@ -775,7 +775,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  rerun: pytest tests/a.py::bad",
         "  if intended, allow max_kernels(5) at a.py:7",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "2 profiles, all complete",
+        "2 profiles",
     ]
 
 
