@@ -390,7 +390,9 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     told = "\n".join(marked or below).replace(test, "")  # the command is of each
     known, said = first.setdefault(re.sub(_OF_EACH, " ", told), (test, shown))
     if known != test:
-        told = units.printable(f"as in {known}; -v shows the rest")
+        places = (line.split(": ")[0].strip() for line in shown if line.startswith(_PLACE))
+        place = next((f", {one}" for one in places), "")
+        told = units.printable(f"as in {known}{place}; -v shows the rest")
         lines[:] = [*_without(shown, said), f"  {told}"]
 
 

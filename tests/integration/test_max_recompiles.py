@@ -145,7 +145,7 @@ def test_a_compiler_that_gave_up_is_no_compiler_that_had_nothing_to_do(
     result: pytest.RunResult,
 ) -> None:
     result.assert_outcomes(failed=7)
-    as_first = "  as in test_it.py::test_limit_of_the_compiler[[]1]; -v shows the rest"
+    as_first = "  as in test_it.py::test_limit_of_the_compiler[[]1], at *; -v shows the rest"
     result.stdout.fnmatch_lines(
         [
             "E   max_recompiles: 2 > 0",

@@ -252,9 +252,9 @@ def test_other(kernel_profile, kernelprof_device):
 
 def test_failures_are_as_another_where_their_marked_rows_are(run: Run) -> None:
     out = str(run(MARKED).stdout)
-    assert out.count("  as in test_it.py::test_first; -v shows the rest") == 1
+    assert out.count("  as in test_it.py::test_first, at test_it.py:") == 1
     below = out.partition("_ test_equal_where_marked _")[2].partition("_ test_other _")[0]
-    assert "  as in test_it.py::test_first; -v shows the rest" in below
+    assert "  as in test_it.py::test_first, at test_it.py:" in below
     assert out.count("\n> 1..2 ") == 2  # of the first, and of the other
 
 
