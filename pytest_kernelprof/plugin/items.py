@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,9 +23,6 @@ from pytest_kernelprof.limits import marks as markers
 from pytest_kernelprof.plugin.collector import PREPARED, Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager, ExitStack
-
     from pytest_kernelprof.plugin.measuring import AfterCall, MeasuredTest
     from pytest_kernelprof.plugin.run_baseline import Baseline
     from pytest_kernelprof.plugin.run_snapshots import Snapshots
