@@ -14,7 +14,6 @@ from pytest_kernelprof.analysis import collectives, metric_values, round_events
 from pytest_kernelprof.records.metrics import METRICS
 from pytest_kernelprof.records.profile import Gaps, Kernel, Metric, Profile, Wait
 from pytest_kernelprof.records.recording import (
-    ChildProcesses,
     Conditions,
     DeviceKind,
     Environment,
@@ -128,11 +127,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         profile,
         label=label,
         one_shot=recording.one_shot,
-        integrity=structs.replace(
-            _with_children(profile, recording.children),
-            settled=recording.settled,
-            retakes=recording.retakes,
-        ),
+        integrity=_with_noted(profile, recording),
         metrics=metrics,
         second_look=second,
         bound=metric_values.bound_of(
@@ -238,10 +233,12 @@ def _most_spilled(profile: Profile, recording: Recording) -> Metric:
     return metric_values.metric_of("spills", [most])
 
 
-def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:
+def _with_noted(profile: Profile, recording: Recording) -> Integrity:
     """Whether the profile is complete beside what child processes did. On the CPU, where a process
     that computes looks like one that does not, a count other than 0 says that this one did."""
-    integrity = structs.replace(profile.integrity, children_checked=children.checked)
+    children, retakes = recording.children, recording.retakes
+    integrity = structs.replace(profile.integrity, settled=recording.settled, retakes=retakes)
+    integrity = structs.replace(integrity, children_checked=children.checked)
     if profile.environment.kind == "cpu" and profile.metrics["kernels"].value:
         return integrity
     if children.at_work and not children.ignored:

@@ -180,11 +180,8 @@ def _import_roots(tree: str) -> list[str]:
     projects = [tree]
     for where, folders, files in os.walk(tree):
         depth = os.path.relpath(where, tree).count(os.sep) + 1
-        folders[:] = [
-            name
-            for name in folders
-            if depth < _DEPTH and not name.startswith(".") and name not in _OTHERS
-        ]
+        below = folders if depth < _DEPTH else ()
+        folders[:] = [one for one in below if not one.startswith(".") and one not in _OTHERS]
         if where != tree and any(name in files for name in _PROJECTS):
             projects.append(where)
     roots = (os.path.join(one, name).rstrip(os.sep) for one in projects for name in _FOLDERS)

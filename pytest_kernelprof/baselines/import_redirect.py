@@ -59,11 +59,8 @@ class Mapping(NamedTuple):
     def text(self, text: str) -> str:
         """A command line's word or a variable, with each path of the root mapped to the tree."""
         before, after = r"(?:(?<=[=:,\s'\"])|^)", r"(?=[/:,;\s'\"]|$)"
-        return re.sub(
-            before + re.escape(self.root) + after + r"[^:,;\s'\"]*",
-            lambda found: self.path(found[0]),
-            text,
-        )
+        path = before + re.escape(self.root) + after + r"[^:,;\s'\"]*"
+        return re.sub(path, lambda found: self.path(found[0]), text)
 
     def _is_mapped(self, path: str) -> bool:
         stays = (stay for stay in self.stays if stay != self.root and is_below(stay, self.root))

@@ -459,11 +459,8 @@ def _copy_file(path: str, root: str, tree: str) -> None:
 def _walk(folder: str) -> list[str]:
     found = []
     for where, folders, names in os.walk(folder):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in (".git", BYTECODE) and not _is_environment(os.path.join(where, name))
-        ]
+        kept = [name for name in folders if name not in (".git", BYTECODE)]
+        folders[:] = [name for name in kept if not _is_environment(os.path.join(where, name))]
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
         found += [os.path.relpath(os.path.join(where, name), folder) for name in (*names, *links)]
     return [path.replace(os.sep, "/") for path in found]

@@ -10,17 +10,7 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.structs import replace
 
-from pytest_kernelprof.comparison.judge import (
-    Allowance,
-    differences,
-    forbidding,
-    judge,
-    lost_words,
-    status_of,
-    verdict_of,
-    why_uncompared,
-    why_untimed,
-)
+from pytest_kernelprof.comparison import judge
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.errors import RunFileError, TraceError
 from pytest_kernelprof.records.codec import decode
@@ -38,6 +28,7 @@ from pytest_kernelprof.records.recording import Conditions
 from pytest_kernelprof.trace.trace_text import whole
 
 Baselines = Sequence[Profile | None]
+Allowed = Mapping[str, judge.Allowance]
 
 _NOWHERE = "in no earlier run"
 
@@ -58,7 +49,7 @@ class Key(NamedTuple):
 
 
 def compare_runs(
-    baselines: Sequence[Run], current: Run, allowed: Mapping[str, Allowance], *, name: str = ""
+    baselines: Sequence[Run], current: Run, allowed: Allowed, *, name: str = ""
 ) -> RunComparison:
     """A run and earlier ones, profile by profile, and the callables of comparisons.
 
@@ -76,12 +67,8 @@ def compare_runs(
     pairs = zip(there, profiles, strict=True)
     compared = (now[key] for key, one in pairs if one.change != "not compared")
     found = comparison_of(before[-1], now, compared, allowed, unfinished)
-    return replace(
-        found,
-        name=name,
-        fresh=tuple(str(key) for key in now if key not in there),
-        profiles=profiles,
-    )
+    fresh = tuple(str(key) for key in now if key not in there)
+    return replace(found, name=name, fresh=fresh, profiles=profiles)
 
 
 def compared_run(current: Run, found: RunComparison) -> Run:
@@ -97,7 +84,7 @@ def compared_run(current: Run, found: RunComparison) -> Run:
         told = {(one.test, one.label) for one in (key, *map(key.of_rank, profile.other_ranks))}
         if left and (left[0].test, left[0].label) in told:
             one = left.popleft()
-            verdict = verdict_of(one, profile, *status_of(one, profile))
+            verdict = judge.verdict_of(one, profile, *judge.status_of(one, profile))
             tests.setdefault(key.test, []).append(replace(profile, verdicts=(verdict,)))
             if verdict.outcome == "failed":
                 failed.add(key.test)
@@ -115,7 +102,7 @@ def comparison_of(
     before: Collection[Key],
     now: Collection[Key],
     compared: Iterable[Profile],
-    allowed: Mapping[str, Allowance],
+    allowed: Allowed,
     unfinished: Iterable[str],
 ) -> RunComparison:
     """What no profile of a run says of it and an earlier one.
@@ -176,7 +163,7 @@ def _callables_of(test: Test) -> Iterator[Profile]:
 
 
 def compare_profile(
-    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
+    key: Key, baselines: Baselines, current: Profile, allowed: Allowed
 ) -> ProfileComparison:
     """What is another in ``current``.
 
@@ -211,9 +198,9 @@ def _same_rank(baseline: Profile | None, current: Profile) -> Profile | None:
 
 
 def _compare_rank(
-    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
+    key: Key, baselines: Baselines, current: Profile, allowed: Allowed
 ) -> ProfileComparison:
-    whys = [why_uncompared(baseline, current) if baseline else "" for baseline in baselines]
+    whys = [judge.why_uncompared(baseline, current) if baseline else "" for baseline in baselines]
     earlier = [None if why else baseline for baseline, why in zip(baselines, whys, strict=True)]
     there = [one for one in earlier if one is not None]
     found = ProfileComparison(source="run", test=key.test, label=key.label, rank=current.rank)
@@ -221,19 +208,19 @@ def _compare_rank(
         why = next(filter(None, reversed(whys)), _NOWHERE)
         return replace(found, change="not compared", reason=why)
     last = there[-1]
-    timed = [one if one and not why_untimed(one, current) else None for one in earlier]
-    of_last = why_untimed(last, current)
+    timed = [one if one and not judge.why_untimed(one, current) else None for one in earlier]
+    of_last = judge.why_untimed(last, current)
     untimed = "" if any(timed) else of_last
-    other = differences(last.environment, current.environment)
+    other = judge.differences(last.environment, current.environment)
     # Kernels are others there, so nothing fails by any metric.
-    unjudged = ", ".join(forbidding(other, METRICS["kernels"]))
+    unjudged = ", ".join(judge.forbidding(other, METRICS["kernels"]))
     metrics: list[MetricDelta] = []
     lost: list[str] = []
     for name, allowance in allowed.items():
         spec = METRICS[name]
-        judged = allowance.judged and not forbidding(other, spec)
+        judged = allowance.judged and not judge.forbidding(other, spec)
         before = [_metric(one, name) for one in (timed if spec.kind == "timed" else earlier)]
-        if delta := judge(allowance, before, current, judged=judged):
+        if delta := judge.judge(allowance, before, current, judged=judged):
             metrics.append(delta)
         if judged and any(_metric(one, name) for one in there) and not _metric(current, name):
             lost.append(name)
@@ -242,7 +229,7 @@ def _compare_rank(
         kernels = replace(kernels, changes=())
     change = _change(metrics, kernels)
     if lost and change != "worse":
-        change, unjudged = "not compared", lost_words(lost, "the earlier run")
+        change, unjudged = "not compared", judge.lost_words(lost, "the earlier run")
     return replace(
         found,
         change=change,

@@ -189,6 +189,7 @@ def _compare(
     exact = [one for one in deltas(baseline, current) if one.spec.kind == "exact"]
     doubts = [*_doubts(baseline, "of the baseline"), *_doubts(current, "of your code")]
     metrics = exact if doubts else [_judged_delta(one, baseline, current, forbids) for one in exact]
+    gone = [one for one in exact if one.spec.judged and one.current is None]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
     if timed is not None and timed.paired.pairs:
@@ -202,13 +203,7 @@ def _compare(
         metrics=tuple(metrics),
         paired=paired,
         differences=tuple(one.words for one in other),
-        lost=tuple(
-            one.name
-            for one in exact
-            if one.spec.judged
-            and one.current is None
-            and not (doubts or forbidding(forbids, one.spec))
-        ),
+        lost=() if doubts else tuple(one.name for one in gone if not forbidding(forbids, one.spec)),
         accepted=tuple(one.name for one in metrics if one.change == "changed"),
         incomplete=(*baseline.integrity.problems, *current.integrity.problems),
     )

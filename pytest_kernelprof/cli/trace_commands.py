@@ -275,10 +275,8 @@ def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list
     if len(processes) == 1:
         number = int(name) if name.isdecimal() else None
         return [Rank(name, file, structs.replace(_profile(processes[0]), rank=number))]
-    return [
-        Rank(f"{name}.{at}" if name else str(at), file, _profile(one))
-        for at, one in enumerate(processes)
-    ]
+    numbered = enumerate(map(_profile, processes))
+    return [Rank(f"{name}.{at}" if name else str(at), file, one) for at, one in numbered]
 
 
 def _profile(trace: Trace) -> Profile:

@@ -97,11 +97,8 @@ def diff_sides(
     rows, others = np.array(sides.same_old, np.int64), np.array(sides.same_new, np.int64)
     other = _is_reconfigured(sides.old, sides.new, rows, others)
     needs = list(zip(rows[other].tolist(), others[other].tolist(), strict=True))
-    changes = (
-        *found.changes,
-        *sides.elsewhere("reconfigured", needs),
-        *sides.elsewhere("moved", sides.moved() if ordered else []),
-    )
+    moved = sides.elsewhere("moved", sides.moved() if ordered else [])
+    changes = (*found.changes, *sides.elsewhere("reconfigured", needs), *moved)
     left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
     return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
 
@@ -523,13 +520,8 @@ def _retimed(
     _, first, groups, counts = np.unique(
         codes, return_index=True, return_inverse=True, return_counts=True
     )
-    columns = (
-        first,
-        counts,
-        np.bincount(groups, old.us[at_old]),
-        np.bincount(groups, new.us[at_new]),
-        other[first],
-    )
+    sums = (np.bincount(groups, us) for us in (old.us[at_old], new.us[at_new]))
+    columns = (first, counts, *sums, other[first])
     found = []
     for one, times, earlier, later, another in zip(*(c.tolist() for c in columns), strict=True):
         if kind := _kind(earlier, later, noticed, another=another):

@@ -349,11 +349,8 @@ def _by_operators(old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
         said = ((k.operators or (stem(k.name),))[0] for k in kernels)
         return [numbers.setdefault(one, len(numbers)) for one in said]
 
-    return tuple(
-        (block.old + k, block.new + k)
-        for block in align(keys(old), keys(new))
-        for k in range(block.size)
-    )
+    blocks = align(keys(old), keys(new))
+    return tuple((one.old + k, one.new + k) for one in blocks for k in range(one.size))
 
 
 # What repeats in one sequence.

@@ -463,11 +463,8 @@ def names_nothing(
         begin like the names of compiled kernels and autograd nodes.
     """
     ran = list(kernels)
-    left = [
-        one
-        for one in _written(patterns)
-        if not _NO_OPERATOR.match(one) and not any(matches(kernel, one) for kernel in ran)
-    ]
+    named = (one for one in _written(patterns) if not _NO_OPERATOR.match(one))
+    left = [one for one in named if not any(matches(kernel, one) for kernel in ran)]
     names = operators() if left else ()
     return tuple(one for one in left if not any(map(_compiled(one).search, names)))
 

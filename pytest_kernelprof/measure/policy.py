@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -263,6 +263,9 @@ def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
     )
 
 
+_Find = Callable[[Plan, Sequence[Shown]], Step | None]
+
+
 def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
     """Return the next step of a measurement; None if it is complete.
 
@@ -270,15 +273,8 @@ def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
     host times; then, while verdicts on times need it, a second look and further rounds; at last
     shapes, where the device is the limit.
     """
-    return (
-        _warm_up(plan, history)
-        or _session(plan, history)
-        or _work(plan, history)
-        or _memory(plan, history)
-        or _host_times(plan, history)
-        or _sampling(plan, history)
-        or _shapes(plan, history)
-    )
+    steps: tuple[_Find, ...] = (_warm_up, _session, _work, _memory, _host_times, _sampling, _shapes)
+    return next((step for find in steps if (step := find(plan, history))), None)
 
 
 def next_rounds(taken: int) -> int:

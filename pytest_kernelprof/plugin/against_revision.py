@@ -99,15 +99,12 @@ def _compared(
     launch: protocol.Launch, python: str, collector: Collector
 ) -> comparison.RunComparison:
     """What the run was compared with, and the tests that failed before they were compared."""
-    failed = tuple(
-        comparison.ProfileComparison(
-            source=launch.source, test=test.id, change="not compared", reason=_FAILS
-        )
-        for test in collector.tests()
-        if test.outcome in FAILED and not test.profiles
-    )
+    source = launch.source
+    fails = comparison.ProfileComparison(source=source, change="not compared", reason=_FAILS)
+    failed = (one for one in collector.tests() if one.outcome in FAILED and not one.profiles)
+    profiles = tuple(replace(fails, test=one.id) for one in failed)
     return comparison.RunComparison(
-        source=launch.source, name=launch.name, python=python, notes=launch.notes, profiles=failed
+        source=source, name=launch.name, python=python, notes=launch.notes, profiles=profiles
     )
 
 

@@ -388,9 +388,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
     state.test = test = MeasuredTest(
         id=item.nodeid,
         place=state.place,
-        device=target.device,
-        unmeasured=target.unmeasured,
-        compiles=target.compiles,
+        **target._asdict(),
         settings=settings,
         ledger=Ledger(
             state.marks,

@@ -167,8 +167,8 @@ class Ledger:
         self.marks = marks
         self._set: dict[Key, Limit] = {}
         self._wants_numbers, self._lines = asked, lines
-        self._snapshot, self._baseline = snapshot, baseline
-        self._baselines = tuple(one for one in (snapshot, baseline) if one is not None)
+        self._baseline = baseline
+        self.judge_by(snapshot)
         self._entries: list[_Entry] = []
         self._bounds = (
             _Bound(MOST_KERNELS, _kernels_of, _Entry.drop_kernels),
@@ -430,11 +430,9 @@ class Ledger:
         comparisons, self.comparisons = self.comparisons, []
         if not new and not comparisons:
             return before
-        return replace(
-            before,
-            profiles=(*before.profiles, *map(self._judged, new)),
-            comparisons=(*before.comparisons, *(record() for record in comparisons)),
-        )
+        profiles = (*before.profiles, *map(self._judged, new))
+        compared = (*before.comparisons, *(record() for record in comparisons))
+        return replace(before, profiles=profiles, comparisons=compared)
 
     def judged(self) -> tuple[Profile, ...]:
         """All that were taken, with their verdicts."""

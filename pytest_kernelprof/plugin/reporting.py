@@ -196,12 +196,8 @@ def _told_above(terminal: pytest.TerminalReporter) -> frozenset[str]:
     return frozenset(one.nodeid for one in reports if getattr(one, "kernelprof_told", False))
 
 
-_INNER = (
-    system.PACKAGE,
-    os.path.dirname(_pytest.__file__) + os.sep,
-    os.path.dirname(pluggy.__file__) + os.sep,
-    contextlib.__file__,
-)
+_FOLDERS = [os.path.dirname(one) + os.sep for one in (_pytest.__file__, pluggy.__file__)]
+_INNER = (system.PACKAGE, *_FOLDERS, contextlib.__file__)
 
 # Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
 _DELIBERATE = (errors.KernelprofError, OutcomeException, TypeError, RuntimeError)

@@ -45,6 +45,7 @@ Compared = Callable[[], comparison.RunComparison | None]
 
 
 _FLAG = "--kernelprof-against"
+_LIMIT = comparison.LIMIT_OF["run"]
 
 
 def begin(
@@ -139,11 +140,7 @@ class Baseline:
         a second look and on more rounds."""
         found = self._compared(profile)
         return tuple(
-            Verdict(
-                limit=comparison.LIMIT_OF["run"],
-                metric=one.name,
-                outcome=_outcome_so_far(one, profile),
-            )
+            Verdict(limit=_LIMIT, metric=one.name, outcome=_outcome_so_far(one, profile))
             for one in (found.metrics if found is not None else ())
             if one.spec.kind == "timed" and one.judged and one.change != "better"
         )
@@ -245,15 +242,8 @@ class RunBaseline:
         if self._refused:
             return None
         tests = tuple(self._collector.tests())
-        compared = (
-            profile
-            for test in tests
-            for profile in test.profiles
-            if any(
-                v.limit == comparison.LIMIT_OF["run"] and not v.is_uncompared
-                for v in profile.verdicts
-            )
-        )
+        every = ((one, v) for test in tests for one in test.profiles for v in one.verdicts)
+        compared = (one for one, v in every if v.limit == _LIMIT and not v.is_uncompared)
         now = run_documents.profiles_of(tests)
         found = run_documents.comparison_of(
             self._keys, now, compared, self._allowed, self._unfinished

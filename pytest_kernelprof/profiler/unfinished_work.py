@@ -169,11 +169,7 @@ def forks_since(before: AtWork) -> int:
 
 
 def _new(before: Mapping[Any, str], now: Mapping[Any, str]) -> dict[Any, str]:
-    return {
-        key: words
-        for key, words in now.items()
-        if key not in before and (key[0], None) not in before
-    }
+    return {k: words for k, words in now.items() if before.keys().isdisjoint((k, (k[0], None)))}
 
 
 class _Place(tuple[Any, ...]):
@@ -456,13 +452,8 @@ def _ran(now: procfs.Process, before: procfs.Process | None, least_ns: float) ->
 def _started(process: BaseProcess, target: object) -> _Started:
     name = getattr(target, "__qualname__", type(target).__qualname__)  # a partial has none
     runs = f"{target.__module__}.{name}"
-    started_by = getattr(process, "_popen", None)
-    return _Started(
-        pid=process.pid or 0,
-        runs=_cut(runs),
-        forked=getattr(started_by, "method", "") == "fork",
-        helps=runs.startswith(_HELPER_PROCESSES),
-    )
+    is_forked = getattr(getattr(process, "_popen", None), "method", "") == "fork"
+    return _Started(process.pid or 0, _cut(runs), is_forked, runs.startswith(_HELPER_PROCESSES))
 
 
 def _seconds_of_ended() -> float:

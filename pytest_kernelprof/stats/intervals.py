@@ -207,15 +207,9 @@ def _spread(workload: str, metric: str, rounds: Sequence[Sequence[float]]) -> Sp
         between = (max(medians) - min(medians)) / median if median > 0 else 0.0
         margin = tolerance_factor(len(medians)) * statistics.stdev(medians)
         margin += max(_upper_half(values) for values in rounds)
-    return Spread(
-        workload,
-        metric,
-        median,
-        statistics.median(variation(values) for values in rounds),
-        statistics.median(autocorrelation(values) for values in rounds),
-        between,
-        margin,
-    )
+    scatter = statistics.median(map(variation, rounds))
+    alike = statistics.median(map(autocorrelation, rounds))
+    return Spread(workload, metric, median, scatter, alike, between, margin)
 
 
 def _upper_half(values: Sequence[float]) -> float:

@@ -579,11 +579,8 @@ def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
     ops, users = trace.operators, _rows(trace.frames, trace.frames.name.that(_is_users))
     rows = np.array(sorted(set(operators) - {NO_ID}), np.int64)
     around = _with_points(users, ops.thread[rows], ops.start[rows])[len(users) :]
-    return {
-        row: _line(users.name[frame])
-        for row, frame in zip(rows.tolist(), around.tolist(), strict=True)
-        if frame != NO_ID
-    }
+    frames = zip(rows.tolist(), around.tolist(), strict=True)
+    return {row: _line(users.name[frame]) for row, frame in frames if frame != NO_ID}
 
 
 def _is_users(frame: str) -> bool:
