@@ -367,19 +367,14 @@ def rates(
     # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
     # is not what the rest of the kernels do alone.
     around = {above for row in amounts for above in ancestors(parent, row) if above != row}
-    return tuple(
-        Rate(
-            trace.operators.name[row],
-            amount,
-            _precision(amount.dtype, kernels[of_row[row][0]].name) if amount.matrix else "32",
-            duration,
-            peaks,
-            tuple(of_row[row]),
-        )
-        for row, amount in amounts.items()
-        if row not in around
-        and (duration := sum(kernels[at].duration_us for at in of_row[row])) > 0
-    )
+    found = []
+    for row, amount in amounts.items():
+        name, runs = trace.operators.name[row], tuple(of_row[row])
+        duration = sum(kernels[at].duration_us for at in runs)
+        if row not in around and duration > 0:
+            precision = _precision(amount.dtype, kernels[runs[0]].name) if amount.matrix else "32"
+            found.append(Rate(name, amount, precision, duration, peaks, runs))
+    return tuple(found)
 
 
 def work_of(reading: Reading, number: int, gpu: str) -> dict[Rated, Work]:

@@ -150,11 +150,8 @@ def without_modes() -> Iterator[None]:
 def as_made() -> Iterator[None]:
     """Within this, torch finds its own functions, whatever a test has patched; outside of it the
     patches stand again."""
-    patched = [
-        (standing, name, standing[name], made)
-        for standing, name, made in _made
-        if standing.get(name, made) is not made
-    ]
+    now = [(standing, name, standing.get(name, made), made) for standing, name, made in _made]
+    patched = [one for one in now if one[2] is not one[3]]
     for standing, name, _, made in patched:
         standing[name] = made
     try:

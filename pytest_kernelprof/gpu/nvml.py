@@ -197,11 +197,8 @@ class Gpu:
             return {}
         missing = {one.fieldId for one in values if one.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED}
         self._counters_there = [one for one in self._counters_there if one not in missing]
-        return {
-            _COUNTERS[value.fieldId]: int(value.value.ullVal)
-            for value in values
-            if value.nvmlReturn == nvml.NVML_SUCCESS
-        }
+        known = (one for one in values if one.nvmlReturn == nvml.NVML_SUCCESS)
+        return {_COUNTERS[one.fieldId]: int(one.value.ullVal) for one in known}
 
 
 def nvml_facts() -> NvmlFacts:

@@ -56,11 +56,8 @@ def compute_operators(names: Iterable[str], compiled: Container[str] = ()) -> li
         compiled: what the kernels of compiled code are called. Other names that the dispatcher
             does not know are wrappers (autograd nodes, ranges).
     """
-    return sorted(
-        name
-        for name in set(names)
-        if (_computes(name) if "::" in name else name in compiled and _shim_computes(name))
-    )
+    known = (one for one in set(names) if "::" in one or one in compiled)
+    return sorted(one for one in known if (_computes(one) if "::" in one else _shim_computes(one)))
 
 
 def decomposing_operators(names: Iterable[str]) -> list[str]:
@@ -178,11 +175,8 @@ def _overloads(name: str) -> tuple[_Overload, ...]:
         _, found = torch._C._jit_get_operation(name)
     except RuntimeError:
         return ()
-    overloads = tuple(
-        _overload(name, overload)
-        for overload in found or ()
-        if not (is_torchs and overload.endswith("out")) and _is_dispatched(name, overload)
-    )
+    kept = (one for one in found or () if not (is_torchs and one.endswith("out")))
+    overloads = tuple(_overload(name, one) for one in kept if _is_dispatched(name, one))
     origins = [torch._C._dispatch_dump(one.name) for one in overloads if is_torchs]
     if origins and all("RegisterSchema.cpp" in one for one in origins):
         _torchs_own[name] = overloads
