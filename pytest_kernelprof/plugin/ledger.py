@@ -126,11 +126,8 @@ class _Bound:
 
 def _kernels_of(entry: _Entry) -> int:
     """Kernels, copies and waits, of all ranks."""
-    return sum(
-        len(one)
-        for record in entry.record.ranks
-        for one in (record.kernels, *record.variants, record.copies, record.waits)
-    )
+    parts = ((r.kernels, *r.variants, r.copies, r.waits) for r in entry.record.ranks)
+    return sum(len(one) for of_rank in parts for one in of_rank)
 
 
 def _events_of(entry: _Entry) -> int:

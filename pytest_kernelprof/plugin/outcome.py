@@ -272,12 +272,8 @@ def _warnings(records: Records, undecided: str) -> list[str]:
                 "work"
             )
     if undecided != "pass":
-        told += [
-            verdict_line(verdict, wording.doubt(profile.conditions))
-            for profile in records.profiles
-            for verdict in profile.verdicts
-            if verdict.outcome == "undecided"
-        ]
+        every = ((v, profile.conditions) for profile in records.profiles for v in profile.verdicts)
+        told += [verdict_line(v, wording.doubt(of)) for v, of in every if v.outcome == "undecided"]
     return told
 
 

@@ -75,12 +75,10 @@ class SnapshotJudge:
         worst = min(made, key=_badness)
         if len(ranks) == 1:
             return (worst,)
-        alike = [
-            one.rank
-            for one, verdict in zip(ranks, made, strict=True)
-            if verdict.outcome == worst.outcome and one.rank is not None
-        ]
-        return (replace(worst, ranks=tuple(alike), place=profile.place),)
+        both = zip(ranks, made, strict=True)
+        alike = (one.rank for one, verdict in both if verdict.outcome == worst.outcome)
+        ranked = tuple(rank for rank in alike if rank is not None)
+        return (replace(worst, ranks=ranked, place=profile.place),)
 
     def _verdict(self, kept: comparison.KeptProfile, profile: Profile) -> Verdict:
         test = f"{self.entry.file}::{self.entry.key}"

@@ -390,10 +390,8 @@ def canary_seen() -> bool:
     finally:
         results = running.end()
     on_gpu = torch.module.autograd.DeviceType.CUDA
-    return results is not None and any(
-        event.device_type() == on_gpu and "spin_kernel" in event.name()
-        for event in results.events()
-    )
+    events = results.events() if results is not None else ()
+    return any(one.device_type() == on_gpu and "spin_kernel" in one.name() for one in events)
 
 
 def _cost_of_a_launch() -> float:
