@@ -36,9 +36,18 @@ Found = tuple[State, str] | tuple[State, str, str]
 _LITTLE_SPACE = 200_000_000
 
 # https://docs.nvidia.com/cupti/api/group__CUPTI__VERSION__API.html; from CUDA 13.0 on the number
-# is xxyyzz: major, minor, update of CUPTI. There was no CUDA 12.7.
-_CUPTI_RELEASES = {n: f"12.{n - 18}" for n in (20, 21, 22, 23, 24, 26, 27)}
-_CUPTI_RELEASES |= {19: "12.0", 28: "12.9 Update 1"}
+# is xxyyzz: major, minor, update of CUPTI.
+_CUPTI_RELEASES = {
+    19: "12.0",
+    20: "12.2",
+    21: "12.3",
+    22: "12.4",
+    23: "12.5",
+    24: "12.6",
+    26: "12.8",
+    27: "12.9",
+    28: "12.9 Update 1",
+}
 _UNTRIED = "no problem with it is known; a newer pytest-kernelprof may have been tested with it"
 # Bad time stamps came with CUDA 12.6 Update 2, whose number is that of 12.6.
 _BAD_TIMES, _GOOD_TIMES, _GOOD_GRAPHS = 24, 130_100, 130_101
