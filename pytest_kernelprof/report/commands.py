@@ -6,34 +6,26 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.comparison.kernel_diff import Pair
 from pytest_kernelprof.comparison.kernel_pairing import folded, one_repeat, without_frame
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import TEST_STATES, fusions_of
+from pytest_kernelprof.records import comparison
+from pytest_kernelprof.records.comparison import KernelDiff, SnapshotReport, TestState, fusions_of
+from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
+from pytest_kernelprof.records.recording import Origin
 from pytest_kernelprof.report import kernel_tables
-from pytest_kernelprof.report.tables import Column, Span, Table
+from pytest_kernelprof.report.tables import Column, Line, Span, Style, Table
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import update_command
-from pytest_kernelprof.summary.kernels import Named, by_name, times_words
-from pytest_kernelprof.summary.ranks import odd_ones, waiting_words
+from pytest_kernelprof.summary.kernels import Named, Order, by_name, times_words
+from pytest_kernelprof.summary.ranks import Odd, Rank, odd_ones, waiting_words
 from pytest_kernelprof.summary.verdicts import completeness_words, count_change, footing
 from pytest_kernelprof.units import format_time, printable, time_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.comparison.kernel_diff import Pair
-    from pytest_kernelprof.records import comparison
-    from pytest_kernelprof.records.comparison import KernelDiff, SnapshotReport, TestState
-    from pytest_kernelprof.records.profile import Kernel, OperatorNode, Profile
-    from pytest_kernelprof.records.recording import Origin
-    from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.summary.kernels import Order
-    from pytest_kernelprof.summary.ranks import Odd, Rank
-
 
 _FEW = 50
 """So many kernels are listed one by one, in launch order."""
@@ -421,7 +413,7 @@ def snapshot_lines(
     }
     reasons = {state: f" ({words})" for state, words in more.items() if words}
     parts = [
-        f"{counts[state]} {TEST_STATES[state]}{reasons.get(state, '')}"
+        f"{counts[state]} {comparison.TEST_STATES[state]}{reasons.get(state, '')}"
         for state in _SHOWN
         if counts[state] and (state == "not compared" or not reported)
     ]
@@ -432,7 +424,7 @@ def snapshot_lines(
     for test, one in told:
         if one.changes or one.state == "changed" or (verbose and one.state not in (None, "same")):
             why = f" ({one.why})" if one.why else ""
-            lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
+            lines.append(f"  {comparison.TEST_STATES[one.state or 'same']}: {test}{why}")
             if one.changes:
                 table = kernel_tables.change_table(one.changes)
                 lines += [f"    {line}" for line in table.lines()[1:]]

@@ -4,30 +4,23 @@ against a baseline; and of compared callables."""
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import ADDED_OR_REMOVED, RETIMED
+from pytest_kernelprof.records import comparison as compared
+from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, ProfileComparison
+from pytest_kernelprof.records.document import ComparedCallable, Comparison, Test
 from pytest_kernelprof.records.metrics import METRICS, OF_WORST_KERNEL
-from pytest_kernelprof.report.tables import Column, Style, Table
+from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Wait
+from pytest_kernelprof.report.tables import Column, Line, Style, Table
 from pytest_kernelprof.summary import verdicts, wording
 from pytest_kernelprof.summary.comparisons import differs
-from pytest_kernelprof.summary.kernels import times_words
-from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
+from pytest_kernelprof.summary.kernels import NewKernels, times_words
+from pytest_kernelprof.summary.ranks import Rank, odd_ones, ranks_of, waiting_words
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from pytest_kernelprof.records import comparison as compared
-    from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, ProfileComparison
-    from pytest_kernelprof.records.document import ComparedCallable, Comparison, Test
-    from pytest_kernelprof.records.profile import Copy, Kernel, Profile, Wait
-    from pytest_kernelprof.report.tables import Line
-    from pytest_kernelprof.summary.kernels import NewKernels
-    from pytest_kernelprof.summary.ranks import Rank
 
 
 class Nouns(NamedTuple):
@@ -361,7 +354,8 @@ def change_table(
     sides = [side for one in changes for side in (one.baseline, one.current) if side is not None]
     names = tell_apart(side.name for side in sides)
     together = wording.grouped(
-        changes, lambda one: one.hunk if one.kind in ADDED_OR_REMOVED else f"alone {id(one)}"
+        changes,
+        lambda one: one.hunk if one.kind in compared.ADDED_OR_REMOVED else f"alone {id(one)}",
     )
     rows = [row for several in together.values() for row in _changed_rows(several, names)]
     if len(rows) > most:
@@ -374,7 +368,7 @@ def change_table(
 def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> list[TableRow]:
     """The rows of changes that stand together; how often on the first."""
     first = changes[0]
-    if first.kind in RETIMED:
+    if first.kind in compared.RETIMED:
         return [_retimed_row(first, names)]
     sides = [
         (sign, side, change)

@@ -7,22 +7,18 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from _pytest._io import TerminalWriter
 from _pytest._io.wcwidth import wcwidth
 
-from pytest_kernelprof.summary.records import MARKS
+from pytest_kernelprof.summary.records import MARKS, Told, Tone
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     import pytest
-
-    from pytest_kernelprof.summary.records import Told, Tone
-
 
 Colour = Literal["", "red", "yellow", "green", "cyan", "bold", "light"]
 

@@ -3,34 +3,28 @@ what changed; totals and hints."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.records.comparison import LIMIT_OF
+from pytest_kernelprof.records.comparison import LIMIT_OF, MetricDelta, ProfileComparison
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.records.metrics import METRICS
+from pytest_kernelprof.records.profile import Cause
 from pytest_kernelprof.report import tables
 from pytest_kernelprof.report.failure import Code, code_of, step_lines, task_lines
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
-from pytest_kernelprof.report.tables import LABEL, Column, Span, Table, labelled, left, wrapped
-from pytest_kernelprof.summary import comparisons, wording
+from pytest_kernelprof.report.tables import Colour, Column, Line, Span, Style, Table, left, wrapped
+from pytest_kernelprof.summary import comparisons, records, wording
 from pytest_kernelprof.summary.advice import MOST_TASKS, commands_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Remedy, Row
-from pytest_kernelprof.summary.run import listed, summary_of
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Entry, Problem, Row, Task, Told
+from pytest_kernelprof.summary.run import Summary, listed, summary_of
 from pytest_kernelprof.summary.verdicts import delta_line
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     import pytest
-
-    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause
-    from pytest_kernelprof.report.tables import Colour, Line, Style
-    from pytest_kernelprof.summary.records import Entry, Problem, Task, Told
-    from pytest_kernelprof.summary.run import Summary
 
 MOST_CAUSES = 3
 """So many causes of a row are told."""
@@ -125,12 +119,12 @@ def _head_lines(
         lines.append(tuple(one for one in both if one.text))
         room = max(0, room - len(line) - 1)  # only what fails is red
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
-    lines += labelled("unfinished", missing, style)
+    lines += tables.labelled("unfinished", missing, style)
     was_short = False
     for one in summary.tasks:
         task, is_short = one, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
         if is_short:  # the failure says the rest
-            task = one._replace(places=(), facts=(), remedy=Remedy(one.remedy.first))
+            task = one._replace(places=(), facts=(), remedy=records.Remedy(one.remedy.first))
         elif one.told == "to update":  # by one command for all, below
             task = one._replace(remedy=one.remedy._replace(command=""))
         lines += [] if was_short and is_short else [()]
@@ -308,7 +302,7 @@ def _listed_groups(summary: Summary, groups: Iterable[Group]) -> Iterator[Group]
 def _sign_and_cells(
     row: Entry, cells: Sequence[str], style: Style, *, marked: bool
 ) -> Iterator[Span]:
-    sign, colour = style.sign(row.told if marked or row.told in NEEDS_A_LOOK else None)
+    sign, colour = style.sign(row.told if marked or row.told in records.NEEDS_A_LOOK else None)
     yield from (Span(sign, colour), Span(" "))
     for cell in cells:
         bad = " > " in cell or (row.told == "failed" and (ARROW in cell or cell.endswith(" %")))
@@ -487,7 +481,7 @@ def beside_words(row: Row, shown: Collection[str]) -> list[str]:
     if (compared := row.comparison) is None:
         return []
     found = _changes_beside(compared, shown)
-    is_said = compared.source == "snapshot" or row.told in NEEDS_A_LOOK
+    is_said = compared.source == "snapshot" or row.told in records.NEEDS_A_LOOK
     return list(filter(None, [*found, "" if is_said else comparisons.why_of(compared)]))
 
 
@@ -507,12 +501,12 @@ def _against_lines(summary: Summary, style: Style, *, whole: bool) -> Iterator[L
     """How it compares with baselines, with all counts or without; before that, how to judge what
     needs a GPU."""
     if "no CUDA device" in summary.counts.unjudged:
-        yield from labelled("not judged", _WITHOUT_A_GPU, style)
+        yield from tables.labelled("not judged", _WITHOUT_A_GPU, style)
     for one in summary.compared:
         for words in f"against {one.short}: {one.words}".split("; ") if whole else ():
             yield from style.sentence(words)
-        yield from labelled("not compared", one.uncompared, style)
-        yield from labelled("note", one.notes, style)
+        yield from tables.labelled("not compared", one.uncompared, style)
+        yield from tables.labelled("note", one.notes, style)
 
 
 _WITHOUT_A_GPU = (
@@ -523,11 +517,11 @@ _WITHOUT_A_GPU = (
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
-    yield from labelled("suite", [summary.suite], style)
-    yield from labelled("hottest", _hottest_lines(summary, style), style)
+    yield from tables.labelled("suite", [summary.suite], style)
+    yield from tables.labelled("hottest", _hottest_lines(summary, style), style)
     told = [f"{one.test}: {one.limit} {one.words}" for one in summary.hints]
     most = len(told) if style.verbosity > 0 else _MOST_NOTES
-    yield from labelled("tighten", wording.first_of(told, most), style)
+    yield from tables.labelled("tighten", wording.first_of(told, most), style)
 
 
 def _hottest_lines(summary: Summary, style: Style) -> list[str]:
@@ -537,7 +531,7 @@ def _hottest_lines(summary: Summary, style: Style) -> list[str]:
     times = Column("", tuple(format_time(one.us) for one in hottest))
     shares = Column("", tuple(f"{one.share * 100:.0f} %" for one in hottest))
     names = Column("", tuple(one.name for one in hottest), kind="name")
-    return Table((calls, times, shares, names)).lines(style.within(LABEL))[1:]
+    return Table((calls, times, shares, names)).lines(style.within(tables.LABEL))[1:]
 
 
 def open_lines(summary: Summary) -> list[str]:

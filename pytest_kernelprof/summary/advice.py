@@ -6,27 +6,19 @@ import math
 import re
 import shlex
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import structs
 
-from pytest_kernelprof.records.comparison import KEPT_COUNTS, LIMIT_OF
+from pytest_kernelprof.records.comparison import KEPT_COUNTS, LIMIT_OF, TestState
+from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.metrics import METRICS, WITH_INTERVAL
-from pytest_kernelprof.records.profile import Cause
-from pytest_kernelprof.summary import wording
+from pytest_kernelprof.records.profile import Cause, Copy, Kernel, Place, Profile, Verdict, Wait
+from pytest_kernelprof.summary import records, wording
 from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, RERUN, Hint, Remedy, Row, Task
+from pytest_kernelprof.summary.records import RERUN, Entry, Hint, Problem, Remedy, Row, Task
 from pytest_kernelprof.summary.verdicts import offending_calls, offending_kernels, verdict_line
 from pytest_kernelprof.units import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pytest_kernelprof.records.comparison import TestState
-    from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Copy, Kernel, Place, Profile, Verdict, Wait
-    from pytest_kernelprof.summary.records import Entry, Problem
-
 
 MOST_TASKS = 6
 _MOST_TESTS, _MOST_FILES, _MOST_LIMITS, _MOST_FOUND, _MOST_WHYS, _LONGEST = 8, 40, 3, 2, 3, 100
@@ -216,7 +208,7 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
         words = wording.brief(cause)
         is_one = len(words) <= _LONGEST and ";" not in cause.text
         says_all = limit in ("", "forbid_kernels", "expect_kernels", *LIMIT_OF.values())
-        if worst.told in FAILED_OTHERWISE:
+        if worst.told in records.FAILED_OTHERWISE:
             return told_by(words)[0]
         if worst.told == "incomplete":
             return words.partition("; ")[0]
@@ -299,7 +291,7 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
         raised = _listed(_raised(test.verdicts, "undecided")) or "more"
         allow = f"if it stays undecided, allow {raised} at {_place_of_limits(worst)}"
         return Remedy("", "take more rounds", more, allow)
-    if worst.told in FAILED_OTHERWISE:
+    if worst.told in records.FAILED_OTHERWISE:
         hints = filter(None, (hint_of(one.text) for one in worst.causes))
         return Remedy(next(hints, ""), RERUN, command)
     if not isinstance(worst, Row):

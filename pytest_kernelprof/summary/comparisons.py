@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from pytest_kernelprof.records.comparison import IN_TURN, MetricDelta, RunComparison
+from pytest_kernelprof.records import comparison
+from pytest_kernelprof.records.comparison import IN_TURN, ProfileComparison, RunComparison, Source
+from pytest_kernelprof.records.document import Run
 from pytest_kernelprof.summary import wording
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pytest_kernelprof.records.comparison import ProfileComparison, Source
-    from pytest_kernelprof.records.document import Run
 
 Result = Literal[
     "worse", "not judged", "not compared", "undecided", "accepted", "better", "changed", "same"
@@ -235,22 +232,22 @@ def weight_of(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[st
     return _ORDER.index(result_of(one)), -abs(share_of(one) or 0.0), -abs(more), name
 
 
-def deltas_of(one: ProfileComparison) -> dict[str, MetricDelta]:
+def deltas_of(one: ProfileComparison) -> dict[str, comparison.MetricDelta]:
     """The values of both sides that are told, by metric: ``kernels`` also where they are the same;
     times where they were compared; of those that were taken in turn the latency alone."""
     found = []
     if one.kernels is not None:
         sides = one.kernels.baseline_kernels, one.kernels.current_kernels
-        found.append(MetricDelta(name="kernels", baselines=sides[:1], current=sides[1]))
+        found.append(comparison.MetricDelta(name="kernels", baselines=sides[:1], current=sides[1]))
     found += (one for one in one.metrics if one.change not in (None, "not compared"))
     paired = one.paired if result_of(one) != "same" else None
     if paired is not None and paired.pairs and paired.baseline_latency_us:
         times = paired.baseline_latency_us, paired.current_latency_us
-        found.append(MetricDelta(name="latency", baselines=times[:1], current=times[1]))
+        found.append(comparison.MetricDelta(name="latency", baselines=times[:1], current=times[1]))
     return {one.name: one for one in found}
 
 
-def differs(delta: MetricDelta | None) -> bool:
+def differs(delta: comparison.MetricDelta | None) -> bool:
     """Whether a baseline has another value."""
     return delta is not None and any(one not in (None, delta.current) for one in delta.baselines)
 

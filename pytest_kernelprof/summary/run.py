@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
+from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
+from pytest_kernelprof.records.document import Run, Test
 from pytest_kernelprof.records.metrics import METRICS
-from pytest_kernelprof.records.profile import Cause
-from pytest_kernelprof.summary import records, verdicts, wording
+from pytest_kernelprof.records.profile import Cause, Profile
+from pytest_kernelprof.summary import comparisons, records, verdicts, wording
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, task_of, tasks_of, unjudged_words
-from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
+from pytest_kernelprof.summary.comparisons import BaselineSummary, baseline_summaries, result_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.units import format_time
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from pytest_kernelprof.records.comparison import ProfileComparison, Source, TestState
-    from pytest_kernelprof.records.document import Run, Test
-    from pytest_kernelprof.records.profile import Profile
-    from pytest_kernelprof.summary.comparisons import BaselineSummary
-
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
 
@@ -575,7 +569,7 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     told = {id(each) for one in problems for each in one.each}
     left = (row for row in summary.folded if id(row.each[0]) not in told)
     compared = [(one, row) for row in left if (one := _change_of(row)) is not None]
-    changed = [row for _, row in sorted(compared, key=lambda one: weight_of(one[0]))]
+    changed = [row for _, row in sorted(compared, key=lambda one: comparisons.weight_of(one[0]))]
     told |= {id(each) for one in changed for each in one.each}
     rows = summary.rows if unfolded else summary.folded
     rest = sorted((one for one in rows if id(one.each[0]) not in told), key=costliest_first)

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.kernel_names.short_names import tell_apart
-from pytest_kernelprof.records.comparison import BASELINE_WORDS, IN_TURN, fusions_of
+from pytest_kernelprof.records import comparison as compared
+from pytest_kernelprof.records.document import ComparedCallable, Comparison
 from pytest_kernelprof.records.metrics import METRICS, SHARE_OF, WITH_INTERVAL
-from pytest_kernelprof.records.profile import Cause
+from pytest_kernelprof.records.profile import Cause, Kernel, Mismatch, Profile, Verdict
+from pytest_kernelprof.records.recording import Integrity
 from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.comparisons import range_words
 from pytest_kernelprof.summary.kernels import times_words, with_chain
-from pytest_kernelprof.summary.records import Broken
+from pytest_kernelprof.summary.records import Broken, Told
 from pytest_kernelprof.units import format_bytes, format_time, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.records import comparison as compared
-    from pytest_kernelprof.records.comparison import MetricDelta, ProfileComparison
-    from pytest_kernelprof.records.document import ComparedCallable, Comparison
-    from pytest_kernelprof.records.profile import Kernel, Mismatch, Profile, Verdict
-    from pytest_kernelprof.records.recording import Integrity
-    from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS, _MOST_NAMED = 4, 2
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}  # else a peak
@@ -176,7 +168,7 @@ def _mismatch_words(found: Mismatch) -> str:
 # Comparisons with a baseline.
 
 
-def delta_words(found: ProfileComparison) -> str:
+def delta_words(found: compared.ProfileComparison) -> str:
     """What differs from a baseline, and is judged: ``kernels 4 -> 5, cuda_time 200.0us -> 234.9us
     (+17.5 %)``."""
     if found.source == "snapshot" and (diff := found.kernels) is not None:
@@ -195,14 +187,14 @@ def delta_words(found: ProfileComparison) -> str:
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
-def telling(deltas: Sequence[MetricDelta]) -> list[MetricDelta]:
+def telling(deltas: Sequence[compared.MetricDelta]) -> list[compared.MetricDelta]:
     """Without launches where they are as many more as kernels."""
     values = {one.name: (one.baseline, one.current) for one in deltas}
     same = values.get("launches") == values.get("kernels")
     return [one for one in deltas if one.name != "launches" or not same]
 
 
-def count_change(one: MetricDelta, counted: str = "kernels") -> str:
+def count_change(one: compared.MetricDelta, counted: str = "kernels") -> str:
     """``kernels 4 -> 5``, from the baseline to now.
 
     Args:
@@ -212,7 +204,7 @@ def count_change(one: MetricDelta, counted: str = "kernels") -> str:
     return f"{counted if one.name == 'kernels' else one.name} {change}"
 
 
-def delta_line(one: MetricDelta, counted: str = "kernels", *, sure: bool = False) -> str:
+def delta_line(one: compared.MetricDelta, counted: str = "kernels", *, sure: bool = False) -> str:
     """``memcpys 1 -> 2``; of times and sizes with the share, ``latency 40us -> 43us (+7.5 %)``.
 
     Args:
@@ -438,7 +430,8 @@ def found_by(verdicts: Sequence[Verdict], revision: str = "") -> list[str]:
 
 
 def _found_by(verdicts: Sequence[Verdict], revision: str) -> Iterator[str]:
-    names = BASELINE_WORDS | (dict.fromkeys(IN_TURN, revision) if revision else {})
+    in_turn = dict.fromkeys(compared.IN_TURN, revision) if revision else {}
+    names = compared.BASELINE_WORDS | in_turn
     sources = (v.comparison.source for v in verdicts if v.comparison and not v.of_snapshot)
     source: compared.Source = next(sources, "revision")
     was = counts_before(verdicts, source)
@@ -471,7 +464,7 @@ def was_words(verdict: Verdict, was: Mapping[str, str], base: str) -> str:
     return f" (was {counted} in {base})" if counted else ""
 
 
-def _slower(found: ProfileComparison | None) -> str:
+def _slower(found: compared.ProfileComparison | None) -> str:
     """By how much, beside the margin; where that is undecided the least and the most."""
     paired = found.paired if found is not None else None
     if found is None or paired is None or not paired.pairs:
@@ -559,7 +552,7 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     return tuple(dict.fromkeys((*changes, *(_limit_cause(one, profile) for one in limits))))
 
 
-def _causes_of(found: ProfileComparison) -> Iterator[Cause]:
+def _causes_of(found: compared.ProfileComparison) -> Iterator[Cause]:
     """What its kernels show; slower ones only where a time is worse."""
     timed = any(one.spec.kind == "timed" for one in found.worse)
     is_slower = timed or (found.paired is not None and found.paired.change == "worse")
@@ -571,7 +564,7 @@ def _causes_of(found: ProfileComparison) -> Iterator[Cause]:
 def causes_of_diff(diff: compared.KernelDiff) -> tuple[Cause, ...]:
     """Fusions first; then one line a change, in launch order; then what takes longer. Where the
     kernels are the same: which of them moved or have another operator."""
-    fusions = fusions_of(diff)
+    fusions = compared.fusions_of(diff)
     fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
     changes = [one for one in diff.added_or_removed if id(one) not in fused]
     changes += diff.of("slower")

@@ -15,34 +15,27 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 from msgspec import structs
 
 from pytest_kernelprof.kernel_names.short_names import short_name
-from pytest_kernelprof.records.document import LETTERS
-from pytest_kernelprof.records.profile import Metric, Profile, Timeline, TimelineKind
+from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, Source
+from pytest_kernelprof.records.document import LETTERS, Run
+from pytest_kernelprof.records.profile import Cause, Metric, Profile, Timeline, TimelineKind
 from pytest_kernelprof.report import kernel_tables as tables
 from pytest_kernelprof.report import terminal
 from pytest_kernelprof.report.failure import code_of, written_at
-from pytest_kernelprof.report.tables import Table
-from pytest_kernelprof.summary import kernels, verdicts, wording
+from pytest_kernelprof.report.markdown import Link
+from pytest_kernelprof.report.tables import Column, Table
+from pytest_kernelprof.summary import kernels, records, verdicts, wording
 from pytest_kernelprof.summary.advice import commands_of, remedy_of, task_of
 from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Problem, Row, severity
-from pytest_kernelprof.summary.run import listed, summary_of
+from pytest_kernelprof.summary.records import MARKS, Entry, Problem, Row, Told
+from pytest_kernelprof.summary.run import Summary, listed, summary_of
 from pytest_kernelprof.units import format_time, printable, time_unit
-
-if TYPE_CHECKING:
-    from pytest_kernelprof.records.comparison import KernelDiff, ProfileComparison, Source
-    from pytest_kernelprof.records.document import Run
-    from pytest_kernelprof.records.profile import Cause
-    from pytest_kernelprof.report.markdown import Link
-    from pytest_kernelprof.report.tables import Column
-    from pytest_kernelprof.summary.records import Told
-    from pytest_kernelprof.summary.run import Summary
 
 # What the script draws.
 
@@ -254,7 +247,7 @@ def _templates() -> jinja2.Environment:
     compared = (verdicts.comparison_line, tables.comparison_notes, tables.comparison_table)
     for one in (*compared, verdicts.verdict_line, task_of, cut, format_time):
         found.globals[one.__name__] = one
-    looks = (*NEEDS_A_LOOK, "to update")
+    looks = (*records.NEEDS_A_LOOK, "to update")
     found.globals |= {"MARKS": MARKS, "commands": commands_of, "looks": looks, "wording": wording}
     return found
 
@@ -362,7 +355,7 @@ class _Tests:
         entries = [one for group in groups for one, _ in group.entries]
         self._places = {id(one): f"p{at}" for at, one in enumerate(entries, 1)}
         self.worst: dict[str, Told | None] = {}
-        for one in sorted(entries, key=lambda one: severity(self.mark_of(one))):
+        for one in sorted(entries, key=lambda one: records.severity(self.mark_of(one))):
             self.worst.setdefault(one.test.id, self.mark_of(one))
         marks = Counter(self.worst.values())
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
@@ -380,7 +373,7 @@ class _Tests:
 
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""
-        return one.told if self._marked or one.told in NEEDS_A_LOOK else None
+        return one.told if self._marked or one.told in records.NEEDS_A_LOOK else None
 
     def detail(self, one: Entry) -> tuple[str, Markup | str]:
         """The place of a row's detail and the detail, as large as the page has room for: whole,
