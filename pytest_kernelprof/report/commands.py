@@ -63,18 +63,14 @@ def trace_lines(
     lines = [*verdict_lines(profile, style), *style.sentence(place, "light")]
     if kernels:
         lines += [(), *_kernels(replace(profile, kernels=kernels), wanted, style)]
-    for table in (
-        kernel_tables.metric_table(profile),
-        kernel_tables.copy_table(profile, most=_MOST_CALLS),
-        kernel_tables.wait_table(profile, most=_MOST_CALLS),
-    ):
+    copies = kernel_tables.copy_table(profile, most=_MOST_CALLS)
+    waits = kernel_tables.wait_table(profile, most=_MOST_CALLS)
+    for table in (kernel_tables.metric_table(profile), copies, waits):
         if any(table.columns[0].cells):
             lines += [(), *table.coloured(style)]
-    about = (
-        _devices(profile),
-        footing(profile) if profile.integrity.complete else "",
-        _OPTIONS if profile.on_cpu or len(kernels) > _FEW else "",
-    )
+    foot = footing(profile) if profile.integrity.complete else ""
+    options = _OPTIONS if profile.on_cpu or len(kernels) > _FEW else ""
+    about = (_devices(profile), foot, options)
     told = [line for words in about if words for line in style.sentence(words)]
     return [*lines, *([(), *told] if told else [])]
 
@@ -412,11 +408,8 @@ def snapshot_lines(
         "missing": ", ".join(f"none for {d}, some for {others}" for d, others in bare.items()),
     }
     reasons = {state: f" ({words})" for state, words in more.items() if words}
-    parts = [
-        f"{counts[state]} {comparison.TEST_STATES[state]}{reasons.get(state, '')}"
-        for state in _SHOWN
-        if counts[state] and (state == "not compared" or not reported)
-    ]
+    states = (one for one in _SHOWN if counts[one] and (one == "not compared" or not reported))
+    parts = [f"{counts[one]} {comparison.TEST_STATES[one]}{reasons.get(one, '')}" for one in states]
     parts += [f"{unused} unused"] if unused else []
     if not parts:
         return []
@@ -453,12 +446,9 @@ def update_lines(
         "not kept": len(refused),
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
-    looser = [
-        f"looser: {wording.with_label(f'{file}::{key}', label)}: "
-        + ", ".join(map(count_change, changes))
-        for file, one in edited
-        for key, label, changes in one.looser
-    ]
+    loosened = ((file, *each) for file, one in edited for each in one.looser)
+    named = ((wording.with_label(f"{file}::{key}", label), of) for file, key, label, of in loosened)
+    looser = [f"looser: {name}: {', '.join(map(count_change, of))}" for name, of in named]
     not_kept = [f"not kept: {test}: {why}" for test, why in refused]
     more = "... and {} more that are not kept"
     shown = wording.first_of(not_kept, kernel_tables.MOST_ROWS, more)

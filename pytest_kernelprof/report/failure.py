@@ -64,9 +64,8 @@ def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str
     written = written_at(task, code_of)
     foot, rank = verdicts.reservations(shown), f"rank {shown.rank}: " * bool(profile.other_ranks)
     region = f"region {profile.label!r}" if profile.one_shot else profile.label
-    calls = dict.fromkeys(
-        one.place or profile.place for one in profile.verdicts if one.outcome in _OPEN
-    )
+    unkept = (one for one in profile.verdicts if one.outcome in _OPEN)
+    calls = dict.fromkeys(one.place or profile.place for one in unkept)
     place = f"at {task.lines}" if {*task.places} - {*written} else ""
     where = f"in {region}" if profile.label else ""
     where = wording.compiled_for([profile.environment.capability]) if profile.compiled else where

@@ -118,10 +118,7 @@ def named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
 
 # What several profiles of a test have together.
 _TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
-    "kernels": sum,
-    "cuda_time": sum,
-    "latency": sum,
-    "syncs": sum,
+    **dict.fromkeys(("kernels", "cuda_time", "latency", "syncs"), sum),
     "peak_memory": max,
 }
 

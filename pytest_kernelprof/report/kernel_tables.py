@@ -84,17 +84,11 @@ def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableR
         numbers: the columns before the name. nouns: have the titles of name and operators.
     """
     names, full = tuple(row.name for row in rows), tuple(row.full for row in rows)
-    lines = tuple(row.line for row in rows)
-    return Table(
-        (
-            *numbers,
-            Column(nouns.kernel, names, 1, least=12, kind="name", full=full),
-            Column("line", lines, 2, least=12, kind="name"),
-            Column(nouns.caller, tuple(row.chain for row in rows), kind="name"),
-        ),
-        tuple(row.sign for row in rows),
-        Table.of(_LAUNCH, [row.launch for row in rows]).columns,
-    )
+    name = Column(nouns.kernel, names, 1, least=12, kind="name", full=full)
+    line = Column("line", tuple(row.line for row in rows), 2, least=12, kind="name")
+    caller = Column(nouns.caller, tuple(row.chain for row in rows), kind="name")
+    launch = Table.of(_LAUNCH, [row.launch for row in rows]).columns
+    return Table((*numbers, name, line, caller), tuple(row.sign for row in rows), launch)
 
 
 def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Column:
@@ -238,10 +232,8 @@ def _line(profile: Profile, one: Kernel | Copy | Wait) -> str:
 
 def copy_table(profile: Profile, *, most: int = MOST_ROWS, guilty: Collection[int] = ()) -> Table:
     """Make a table of the memory copies. ``guilty``: those that a limit fails by, from 0."""
-    rows = [
-        replace(_call_row(profile, one, one.name), us=one.duration_us, bytes=one.bytes or 0)
-        for one in profile.copies
-    ]
+    called = ((one, _call_row(profile, one, one.name)) for one in profile.copies)
+    rows = [replace(row, us=one.duration_us, bytes=one.bytes or 0) for one, row in called]
     return launch_table(Nouns("copy", "called by", "GPU"), _folded(_marked(rows, guilty), most))
 
 
@@ -370,12 +362,9 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
     first = changes[0]
     if first.kind in compared.RETIMED:
         return [_retimed_row(first, names)]
-    sides = [
-        (sign, side, change)
-        for change in changes
-        for sign, side in (("-", change.baseline), ("+", change.current))
-        if side is not None and change.kind != "moved"
-    ]
+    left = (one for one in changes if one.kind != "moved")
+    both = (pair for one in left for pair in (("-", one.baseline, one), ("+", one.current, one)))
+    sides = [(sign, side, change) for sign, side, change in both if side is not None]
     below = f" (with {len(sides) - 1} below)" if first.times > 1 and len(sides) > 1 else ""
     return [
         replace(

@@ -271,9 +271,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
     if snapshot is not None:
         alone = _SNAPSHOTS.get(snapshot.state)
         kept = (one.test.snapshot for one in entries)
-        if all(one is not None and one.accepts for one in kept) or (
-            alone and not any(_raised(test.verdicts))
-        ):
+        is_accepted = all(one is not None and one.accepts for one in kept)
+        if is_accepted or (alone and not any(_raised(test.verdicts))):
             if alone:
                 return Remedy("", alone, _accepting(snapshot.device))
             on = _on(snapshot.device)
@@ -315,9 +314,8 @@ def _plan(run: Run, entries: Sequence[Entry]) -> Remedy:
             return _compared_again(entries, fix, name, f"{command} {shlex.join(options)}")
     verdicts = [verdict for one in entries for verdict in one.test.verdicts]
     intended = intended_words(verdicts, limits=_limits_of(entries))
-    return Remedy(
-        cure_words(profile, profile.verdicts, worst.causes) or fix, RERUN, command, intended
-    )
+    cure = cure_words(profile, profile.verdicts, worst.causes) or fix
+    return Remedy(cure, RERUN, command, intended)
 
 
 def _compared_again(entries: Sequence[Entry], fix: str, name: str, command: str) -> Remedy:

@@ -116,10 +116,8 @@ class BaselineSummary:
         """What was to be compared and could not be, so that the run fails, in words; empty if all
         was."""
         lost = Counter(name for one in self.profiles for name in one.lost)
-        lacking = [
-            f"{name} is missing in {wording.count(n, 'profile')} that had it before"
-            for name, n in lost.items()
-        ]
+        counted = {name: wording.count(n, "profile") for name, n in lost.items()}
+        lacking = [f"{name} is missing in {n} that had it before" for name, n in counted.items()]
         if not self.compared and not lacking:
             return "nothing could be compared"
         return ", ".join([*lacking, *(f"no profile has {name}" for name in self.baseline.nowhere)])
@@ -161,11 +159,9 @@ class BaselineSummary:
             "only in this run": baseline.fresh,
             "not a whole run": baseline.unfinished,
         }
-        notes += [
-            f"{words}: {', '.join(wording.first_of(several, _MOST_NAMED, 'and {} more'))}"
-            for words, several in lists.items()
-            if several
-        ]
+        for words, several in lists.items():
+            named = ", ".join(wording.first_of(several, _MOST_NAMED, "and {} more"))
+            notes += [f"{words}: {named}"] if several else []
         return [*notes, *baseline.notes]
 
     def _name_of(self, one: ProfileComparison) -> str:
@@ -285,11 +281,9 @@ def why_of(one: ProfileComparison) -> str:
     if any(delta.spec.kind == "exact" for delta in undecided):
         return "not judged: a block ran only once, and was cold"
     few = "its rounds are too few, or too alike, for an interval"
-    return "; ".join(
-        f"{delta.name} undecided: {wording.interval(delta.interval) or few}"
-        for delta in undecided
-        if delta.judged
-    )
+    judged = (one for one in undecided if one.judged)
+    told = (f"{one.name} undecided: {wording.interval(one.interval) or few}" for one in judged)
+    return "; ".join(told)
 
 
 def forbidden_words(one: ProfileComparison) -> str:
@@ -304,11 +298,9 @@ def _counted(words: str, reasons: Iterable[str]) -> list[str]:
 
 def _by_reason(found: Iterable[tuple[str, str]]) -> list[str]:
     """Each reason after the tests that it is of, a few by name; the most frequent first."""
-    tests: dict[str, dict[str, None]] = {}
-    for reason, test in found:
-        tests.setdefault(reason, {})[test] = None
+    reasons = wording.grouped(found, lambda one: one[0]).items()
+    tests = [(why, dict.fromkeys(test for _, test in of)) for why, of in reasons if why]
     return [
-        f"{wording.count(len(of), 'test') if len(of) > _FEW else ', '.join(of)}: {reason}"
-        for reason, of in sorted(tests.items(), key=lambda one: -len(one[1]))
-        if reason
+        f"{wording.count(len(of), 'test') if len(of) > _FEW else ', '.join(of)}: {why}"
+        for why, of in sorted(tests, key=lambda one: -len(one[1]))
     ]

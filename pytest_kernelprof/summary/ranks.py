@@ -86,11 +86,8 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
     middle = statistics.median_low(wording.gpu_us(one.profile) for one in ranks)
     found = []
     for one in ranks:
-        counts = {
-            name: (mine or 0) - (theirs or 0)
-            for name, mine, theirs in zip(_COUNTED, one.counts, usual, strict=True)
-            if mine != theirs
-        }
+        both = zip(_COUNTED, one.counts, usual, strict=True)
+        counts = {name: (mine or 0) - (most or 0) for name, mine, most in both if mine != most}
         slower = wording.gpu_us(one.profile) / middle - 1 if middle else 0.0
         if counts or slower > _SLOWER_BY:
             found.append(Odd(one, like, counts, slower if slower > _SLOWER_BY else 0.0))

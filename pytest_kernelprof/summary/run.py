@@ -93,6 +93,9 @@ def summary_of(run: Run) -> Summary:
     left = _open_words(counts, unjudged_words(run.tests))
     problems = problems_of(run, [*together, *_entries_of(run.tests)])
     lead, beside = _words_of(counts, left, compared)
+    bare = [one for one in run.tests if not one.profiles]
+    unjudged = (one for one in bare if records.told_of(one) == "not judged")
+    whys = ((one, Cause(one.not_judged or records.MARKS["not run"].word)) for one in unjudged)
     return Summary(
         run=run,
         counts=counts,
@@ -104,11 +107,7 @@ def summary_of(run: Run) -> Summary:
         problems=problems,
         rows=rows,
         folded=together,
-        left_out=tuple(
-            _entry(one, "not judged", "", Cause(one.not_judged or records.MARKS["not run"].word))
-            for one in run.tests
-            if not one.profiles and records.told_of(one) == "not judged"
-        ),
+        left_out=tuple(_entry(one, "not judged", "", why) for one, why in whys),
         compared=compared,
         suite="; ".join(_suite_words([row.profile for row in last])),
         hottest=hottest_kernels([row for row in last if not row.profile.compiled]),
@@ -244,11 +243,8 @@ def _file_order(rows: Sequence[records.Row]) -> Key:
 
 _UNSTABLE = ("recompiles", "jit_compiles", "autotunes", "memsets")
 """Counts that keep no rows apart: of what ran before, and of what healthy traces miss some."""
-_COUNTS = tuple(
-    name
-    for name, one in METRICS.items()
-    if one.kind == "exact" and one.unit == "count" and name not in _UNSTABLE
-)
+_EXACT = [name for name, one in METRICS.items() if (one.kind, one.unit) == ("exact", "count")]
+_COUNTS = tuple(name for name in _EXACT if name not in _UNSTABLE)
 
 
 def folded(rows: Iterable[records.Row]) -> Iterator[records.Row]:
@@ -292,10 +288,8 @@ def problems_of(run: Run, entries: Iterable[records.Entry]) -> tuple[records.Pro
     first cause together. Last come snapshots that are outdated or missing and fail nothing."""
     wanted = (one for one in entries if one.told in (*records.NEEDS_A_LOOK, "to update"))
     ordered = sorted(wanted, key=_worst_by_line)
-    problems = [
-        records.Problem(_common_cause(several), tuple(several), remedy_of(run, several))
-        for several in wording.grouped(ordered, _cause_key).values()
-    ]
+    groups = wording.grouped(ordered, _cause_key).values()
+    problems = [records.Problem(_common_cause(of), tuple(of), remedy_of(run, of)) for of in groups]
     return tuple(sorted(problems, key=lambda one: (records.severity(one.rows[0].told), -one.tests)))
 
 
@@ -345,15 +339,12 @@ def _counts_of(tests: Sequence[Test]) -> records.Counts:
     for test in tests:
         worst[test.id] = min(records.worst_of(test), worst.get(test.id), key=records.severity)
     kinds = {(test.id, kind) for test in tests for kind in _kinds_of(test, worst[test.id])}
+    left = (one for one in tests if one.outcome != "rerun" and worst[one.id] == "not judged")
     return records.Counts(
         tests=len(worst),
         kinds=Counter(kind for _, kind in kinds),
         told=Counter(one for one in worst.values() if one is not None),
-        unjudged=Counter(
-            test.not_judged
-            for test in tests
-            if test.not_judged and test.outcome != "rerun" and worst[test.id] == "not judged"
-        ),
+        unjudged=Counter(one.not_judged for one in left if one.not_judged),
     )
 
 
@@ -532,10 +523,8 @@ def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Devices with their versions, each once; those with a GPU first."""
     environments = (profile.environment for profile in profiles)
     found = {(one.kind == "cpu", wording.machine(one)) for one in environments if one.device}
-    return tuple(
-        f"{words}: operators counted, not GPU kernels" if on_cpu else words
-        for on_cpu, words in sorted(found)
-    )
+    counted = ": operators counted, not GPU kernels"
+    return tuple(f"{words}{counted * on_cpu}" for on_cpu, words in sorted(found))
 
 
 # What a report lists.

@@ -256,11 +256,9 @@ def compared_metric(comparison: Comparison) -> str:
 
 def unstable_words(comparison: Comparison) -> list[str]:
     """What to know of callables that launch another number of kernels now and then."""
-    return [
-        f"UNSTABLE: {one.name} launched {min(one.unstable)} to {max(one.unstable)} kernels a call"
-        for one in comparison.callables
-        if one.unstable
-    ]
+    unstable = ((one.name, one.unstable) for one in comparison.callables if one.unstable)
+    ends = ((name, f"{min(numbers)} to {max(numbers)}") for name, numbers in unstable)
+    return [f"UNSTABLE: {name} launched {number} kernels a call" for name, number in ends]
 
 
 def _speedup(comparison: Comparison, one: ComparedCallable, speedup: float, spread: str) -> str:
@@ -340,25 +338,23 @@ def _beside_complete(profile: Profile) -> list[str]:
     recompiles = wording.value_of(profile, "recompiles")
     why = wording.note_of(profile, "recompiles")
     compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
+    is_news = recompiles and "recompiles" not in failed_metrics(profile)
     parts = {
         "graph replay proved": integrity.graph_replays == "proved",
         **dict.fromkeys(_unproved(integrity), True),
         f"{integrity.leaked} activities of earlier work left out": integrity.leaked,
         f"COLD ({', '.join(integrity.cold)})": integrity.cold,
-        f"{compilations} ({why})" if why else compilations: (
-            recompiles and "recompiles" not in failed_metrics(profile)
-        ),
+        f"{compilations} ({why})" if why else compilations: is_news,
     }
     return [words for words, holds in parts.items() if holds]
 
 
 def _unproved(integrity: Integrity) -> list[str]:
     """What may be missing although no sign of it is in the trace."""
+    unknown = integrity.unknown_launches
     parts = {
         "graph replay unproven": integrity.graph_replays == "unproven",
-        f"{integrity.unknown_launches} kernels without a recorded launch call": (
-            integrity.unknown_launches
-        ),
+        f"{unknown} kernels without a recorded launch call": unknown,
         f"forked {integrity.forks} times: what children do is not counted": integrity.forks,
         "children not checked": not integrity.children_checked,
     }
@@ -571,10 +567,9 @@ def causes_of_diff(diff: compared.KernelDiff) -> tuple[Cause, ...]:
     changes += () if diff.added_or_removed else diff.of("moved", "operator", "reconfigured")
     both = (side for one in changes for side in (one.baseline, one.current) if side)
     names = tell_apart(side.name for side in both if side.duration_us is None)  # of a snapshot
-    return (
-        *(Cause(one.words, wording.source_place(one.come[0].side.source)) for one in fusions),
-        *(_change_cause(one, names) for one in changes),
-    )
+    told = ((one.words, one.come[0].side.source) for one in fusions)
+    causes = (Cause(words, wording.source_place(source)) for words, source in told)
+    return (*causes, *(_change_cause(one, names) for one in changes))
 
 
 def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Cause:
@@ -838,13 +833,12 @@ def _noted(verdict: Verdict, profile: Profile) -> Cause:
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
-    "": _kernel_names,
     **dict.fromkeys(("kernels", "launches"), _launched),
     **dict.fromkeys(("cuda", "throughput", "bandwidth", "exposed"), _longest),
     **dict.fromkeys(("latency", "launch"), _call_time),
     "syncs": _waits,
     **dict.fromkeys(("memcpys", "memcpy"), _copies),
-    **dict.fromkeys(("registers", "shared", "spills"), _kernel_names),
+    **dict.fromkeys(("", "registers", "shared", "spills"), _kernel_names),
     **dict.fromkeys(("recompiles", "jit", "autotunes", "graph"), _noted),
 }
 """By the first word of the metric; limits on kernel names have none."""

@@ -151,9 +151,8 @@ _MEASURED = {"cuda_time", "latency", "launch_overhead", "dispatch_time", "gpu_bu
 
 def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
     """GPU time and latency, the times that have a limit, and pairs with a revision."""
-    limits = {
-        one.metric: one.allowed for one in profile.verdicts if one.of_limit and one.unit == "us"
-    }
+    timed = (one for one in profile.verdicts if one.of_limit and one.unit == "us")
+    limits = {one.metric: one.allowed for one in timed}
     for name in dict.fromkeys(("cuda_time", "latency", *limits)):
         metric, allowed = profile.metrics.get(name), limits.get(name)
         if metric is not None and len(metric.rounds) > 1 and name in _MEASURED:
@@ -441,9 +440,8 @@ class Detailer:
         apart = [_SEPARATE] if verdicts.timed_in_turn(profile) else []
         per_call = "; ".join(["per call", *apart])
         whys = verdicts.offending_kernels(profile, wording.shown_rank(profile))
-        launched = tables.kernel_table(
-            timed, most=WHOLE, new=kernels.new_kernels(timed), guilty=marks[">"], slower=marks["~"]
-        )
+        new, guilty, slower = kernels.new_kernels(timed), marks[">"], marks["~"]
+        launched = tables.kernel_table(timed, most=WHOLE, new=new, guilty=guilty, slower=slower)
         on_cpu, peers = profile.on_cpu, ranks_of(profile)
         what = "CPU operators" if on_cpu else "Kernels"
         waiting = "Would wait for a GPU" if on_cpu else "Waits for the GPU"
