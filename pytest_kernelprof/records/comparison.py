@@ -548,7 +548,7 @@ TEST_STATES: dict[TestState, str] = {
     "not compared": "not judged",
     "missing": "missing",
     "changed": "outdated",
-    "same": "held",
+    "same": "unchanged",
 }
 """The words for each, worst first."""
 

@@ -425,9 +425,10 @@ def snapshot_lines(
     shown = wording.first_of(lines, most, "  ... and {} more lines with -v")
     outdated = [test for test, one in told if one.state not in (None, "same")]
     command = update_command([] if unused else outdated, taken[0].device)
-    ends = f": {command}" if unused or (outdated and not reported) else ""
-    head = f"snapshots: {', '.join(parts)}{ends}"
-    return list(map(printable, [head, *([] if reported else shown)]))
+    head = f"snapshots: {', '.join(parts)}"
+    heads = [f"{head}; to update:", f"  {command}"]
+    heads = heads if unused or (outdated and not reported) else [head]
+    return list(map(printable, [*heads, *([] if reported else shown)]))
 
 
 def update_lines(

@@ -46,7 +46,10 @@ UPDATE_ALL = "pytest --kernelprof-update --kernelprof-device=cpu"
 
 
 def snapshot_lines(result: pytest.RunResult) -> list[str]:
-    return [line for line in result.outlines if line.startswith(("snapshots:", "looser:", "not "))]
+    """What is told of snapshots; a command, which stands below what it is for, in the same line."""
+    text = "\n".join(result.outlines).replace("; to update:\n  ", "; to update: ")
+    starts = "snapshots:", "looser:", "not "
+    return [line for line in text.splitlines() if line.startswith(starts)]
 
 
 def rewrite(pytester: pytest.Pytester, old: str, new: str) -> None:
@@ -106,7 +109,7 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     result = run(FEWER)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 3 outdated (not failing): pytest test_it.py::test_a "
+        "snapshots: 3 outdated (not failing); to update: pytest test_it.py::test_a "
         "'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' --kernelprof-update "
         "--kernelprof-device=cpu"
     ]
@@ -122,8 +125,8 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     result = run(other, "--kernelprof-markdown=summary.md")
     result.assert_outcomes(passed=3)
     named = [
-        "snapshots: 2 held, 1 outdated (not failing): pytest test_it.py::test_a "
-        "--kernelprof-update --kernelprof-device=cpu",
+        "snapshots: 2 unchanged, 1 outdated (not failing); to update:",
+        "  pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu",
         "  outdated: test_it.py::test_a",
         "    - aten::gelu",
         "    + aten::relu",
@@ -181,7 +184,7 @@ def test_workers_check_and_their_controller_writes(run: RunIt, pytester: pytest.
     one_less = MORE.replace("[1, 2]", "[1]")
     result = run(one_less, "-n2")
     result.assert_outcomes(passed=1, failed=1)
-    assert snapshot_lines(result) == [f"snapshots: 1 held, 1 unused: {UPDATE_ALL}"]
+    assert snapshot_lines(result) == [f"snapshots: 1 unchanged, 1 unused; to update: {UPDATE_ALL}"]
     assert snapshot_lines(run(one_less, "-n2", UPDATE)) == [
         "snapshots: 1 written, 1 unchanged, 1 removed",
         "looser: test_it::test_a: kernels 3 -> 4",
@@ -197,7 +200,7 @@ def test_snapshots_that_no_test_has_are_told_and_removed(
     fewer = TWO.replace("[1, 2]", "[1]")
     for options in ((), ("-k", "test_a")):
         (line,) = snapshot_lines(run(fewer, *options))
-        assert line.endswith(f"held, 1 unused: {UPDATE_ALL}")
+        assert line.endswith(f"unchanged, 1 unused; to update: {UPDATE_ALL}")
     assert snapshot_lines(run(fewer, "test_it.py::test_a")) == []
     assert len(kept(pytester)) == 3
     assert snapshot_lines(run(fewer, UPDATE)) == ["snapshots: 2 unchanged, 1 removed"]
@@ -265,13 +268,13 @@ def test_what_is_not_sure_is_not_written(run: RunIt, pytester: pytest.Pytester) 
 def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pytester) -> None:
     run(TWO, UPDATE, "-k", "test_a")
     line = (
-        "snapshots: 1 held, 2 missing: pytest 'test_it.py::TestIt::test_b[1]' "
+        "snapshots: 1 unchanged, 2 missing; to update: pytest 'test_it.py::TestIt::test_b[1]' "
         "'test_it.py::TestIt::test_b[2]' --kernelprof-update --kernelprof-device=cpu"
     )
     assert snapshot_lines(run(TWO)) == [line]
     path(pytester).parent.rename(path(pytester).parent.with_name("NVIDIA-H200"))
     assert snapshot_lines(run(TWO)) == [
-        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200): pytest "
+        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200); to update: pytest "
         "test_it.py::test_a 'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' "
         "--kernelprof-update --kernelprof-device=cpu"
     ]
@@ -309,7 +312,7 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
         lines = snapshot_lines(run(PROFILES.replace("(1, 2)", profiles)))
         (line,) = lines
         command = "pytest test_it.py::test_it --kernelprof-update --kernelprof-device=cpu"
-        assert line == f"snapshots: 1 {told}: {command}"
+        assert line == f"snapshots: 1 {told}; to update: {command}"
 
 
 def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
@@ -323,8 +326,8 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 2 held, 1 not judged (more, but mkldnn off -> on): pytest test_it.py::test_a "
-        "--kernelprof-update --kernelprof-device=cpu"
+        "snapshots: 2 unchanged, 1 not judged (more, but mkldnn off -> on); to update: "
+        "pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu"
     ]
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)

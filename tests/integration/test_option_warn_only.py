@@ -59,7 +59,8 @@ def test_a_broken_snapshot_is_told_at_the_end_too(run: Callable[..., pytest.RunR
             "*  at test_it.py:6: *",
             "*^ added operator: aten::mul",
             "*+ *aten::mul*test_it.py:6*",
-            "snapshots: 1 exceeded: pytest test_it.py::test_it --kernelprof-update*",
+            "snapshots: 1 exceeded; to update:",
+            "  pytest test_it.py::test_it --kernelprof-update*",
         ]
     )
 
