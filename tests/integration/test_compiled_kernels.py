@@ -22,7 +22,7 @@ def tuned(*registers):
 """
 HEAD = """
 import pytest, torch
-import spilling as kernels
+import kernels_of_the_run as kernels
 
 pytestmark = pytest.mark.kernelprof(targets="sm_90")
 
@@ -43,7 +43,7 @@ def run(pytester: pytest.Pytester) -> Run:
     """Runs tests in a file with kernels and functions that launch them."""
 
     def run_it(code: str, *options: str) -> pytest.RunResult:
-        pytester.makepyfile(spilling=SOURCE.read_text() + TUNED, test_it=HEAD + code)
+        pytester.makepyfile(kernels_of_the_run=SOURCE.read_text() + TUNED, test_it=HEAD + code)
         return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rs", "-vv", *options)
 
     return run_it
