@@ -301,7 +301,7 @@ class ItemState:
             if "kernel_profile" not in self.fixtures or "load" not in getattr(code, "co_names", ()):
                 raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
             return Target("cpu", missing)  # of kernel_profile.load; else it is an error at the end
-        if settings.targets and not settings.disable and inventory.has_no_device():
+        if self._targets and not settings.disable and inventory.has_no_device():
             if compiled := self._compiled():
                 return compiled
             missing += "; TRITON_INTERPRET is set, so Triton compiles nothing for its targets"
@@ -313,9 +313,16 @@ class ItemState:
             raise ProfilerUnavailable(missing)
         raise NotJudged(missing)
 
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        """What its kernels are compiled for; a test that measures nothing runs as ever, also where
+        a whole module has targets: else a skip would hide its failures."""
+        measures = self.marks.limits or "kernel_profile" in self.fixtures
+        return self.settings.targets if measures else ()
+
     def _compiled(self) -> Target | None:
         """The target of a test whose kernels are compiled for others, and not run."""
-        names = self.settings.targets
+        names = self._targets
         if not names:
             return None
         from pytest_kernelprof.profiler.compiled_code import triton_interprets
