@@ -12,6 +12,7 @@ import pkgutil
 import shutil
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -22,6 +23,7 @@ from typing import Any
 import pluggy
 import pytest
 import warm_python
+from _pytest import fixtures
 from filelock import FileLock
 
 import pytest_kernelprof
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         load()
         remember_what_is_installed()
+        remember_what_plugins_have()
         # The processes that tests start import torch, which takes half as long again when it is
         # traced, and run what is measured here as well.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
@@ -209,6 +212,34 @@ def remember_what_is_installed() -> None:
     packages.distributions = lambda: found
 
 
+INSTALLED = {"_pytest", "execnet", "pytest_benchmark", "pytest_cov", "pytest_kernelprof", "xdist"}
+
+
+def remember_what_plugins_have() -> None:
+    """Each inner run looks through all that 40 plugins define, for hooks and for fixtures, which
+    takes half of its time: fixtures of installed ones stay the same."""
+    known: dict[object, list[str]] = {}
+
+    def names_of_fixtures(holder: object) -> list[str]:
+        owner = holder if isinstance(holder, (type, types.ModuleType)) else type(holder)
+        module = owner.__module__ if isinstance(owner, type) else owner.__name__
+        if module.partition(".")[0] not in INSTALLED:
+            return dir(holder)
+        if owner not in known:
+            known[owner] = [
+                name
+                for name in dir(owner)
+                if isinstance(getattr(owner, name, None), fixtures.FixtureFunctionDefinition)
+            ]
+        return known[owner]
+
+    def names_of_hooks(plugin: object) -> list[str]:
+        return [name for name in dir(plugin) if name.startswith("pytest_")]  # no other is one
+
+    fixtures.dir = names_of_fixtures
+    pluggy._manager.dir = names_of_hooks
+
+
 # Installed for tests/integration/test_company.py: in other inner runs they would shuffle tests,
 # take over coroutines, and so on. Likewise, by pyproject.toml, in this one. The last two take a
 # fifth of the time of a small run.
@@ -242,7 +273,8 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     def inline_run(*args: Any, plugins: Sequence[object] = (), **options: Any) -> Any:
         skip_without_plugins_of(args)
         with untraced():
-            return run(*args, plugins=[*plugins, OurHooks(tracer)], **options)
+            looking = [OurHooks(tracer)] if tracer else []
+            return run(*args, plugins=[*plugins, *looking], **options)
 
     def runpytest_subprocess(*args: Any, **options: Any) -> pytest.RunResult:
         skip_without_plugins_of(args)
@@ -325,6 +357,14 @@ def python(request: pytest.FixtureRequest, once: Once) -> str:
     return str(once("python", fill) / "python")
 
 
+@pytest.fixture(scope="session")
+def compiling_python(request: pytest.FixtureRequest, python: str) -> str:
+    """The same with torch's compiler, where workers are forked from such a one."""
+    shared = getattr(request.config, "workerinput", {}).get("shared")
+    forks_workers = shared and Path(shared, "python").exists()
+    return str(Path(shared, "python")) if forks_workers else python
+
+
 PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
@@ -332,3 +372,11 @@ PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 def run_apart(pytester: pytest.Pytester, python: str) -> Callable[..., pytest.RunResult]:
     """Run pytest in a process of its own, which has loaded torch, and nothing of ours."""
     return partial(pytester.run, python, "-c", PYTEST, "-p", "no:cacheprovider")
+
+
+@pytest.fixture
+def compile_apart(
+    pytester: pytest.Pytester, compiling_python: str
+) -> Callable[..., pytest.RunResult]:
+    """The same with torch's compiler, which is not watched yet."""
+    return partial(pytester.run, compiling_python, "-c", PYTEST, "-p", "no:cacheprovider")

@@ -138,10 +138,12 @@ def test_given_up(kernel_profile, fresh):
 )
 
 
-def test_what_is_unknown_is_no_pass_and_says_why(pytester: pytest.Pytester) -> None:
+def test_what_is_unknown_is_no_pass_and_says_why(
+    pytester: pytest.Pytester, compile_apart: Run
+) -> None:
     pytester.makepyfile(test_it=UNKNOWN)
     # In a process of its own, where torch.compile is not watched yet.
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--kernelprof-device=cpu")
+    result = compile_apart("--kernelprof-device=cpu")
     result.assert_outcomes(errors=4)
     result.stdout.fnmatch_lines(
         [
