@@ -128,7 +128,7 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["E   max_kernels: 1 > 0", "  at test_it.py:35: *", "*, forked 2*"])
 
 
-SERVED = """
+SERVED = '''
 import asyncio, os, queue, threading, time
 DONE = []
 
@@ -168,6 +168,15 @@ def by_pipe():
 
 ways = pytest.mark.parametrize("way", [by_queue, by_simple_queue, by_polling, by_pipe])
 
+# Longer than what is waited for here at most.
+LATE_S, VERY_LATE_S = 0.06, 0.4
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """What is waited for is waited for 50 ms, not 250."""
+    from pytest_kernelprof.profiler import unfinished_work
+    monkeypatch.setattr(unfinished_work, "_PATIENCE_NS", 50_000_000)
+
 @pytest.fixture
 def server():
     threads = []
@@ -188,11 +197,11 @@ def loop():
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     yield loop
-    time.sleep(0.3)
+    time.sleep(LATE_S)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
-"""
+'''
 
 
 @pytest.mark.project(
@@ -201,8 +210,9 @@ def loop():
 pytestmark = pytest.mark.max_kernels(0)
 
 @ways
+@pytest.mark.usefixtures("hasty")
 def test_server_that_gathers_requests(kernel_profile, server, way):
-    kernel_profile(server(way, 0.3), work)
+    kernel_profile(server(way, LATE_S), work)
 
 def test_server_that_the_first_call_starts(kernel_profile, server):
     begun = []
@@ -212,8 +222,9 @@ def test_server_that_the_first_call_starts(kernel_profile, server):
         begun[0](work)
     kernel_profile(call)
 
+@pytest.mark.usefixtures("hasty")
 def test_server_that_takes_long(kernel_profile, server):
-    kernel_profile(server(by_queue, 1.6), work)
+    kernel_profile(server(by_queue, VERY_LATE_S), work)
 
 def test_callback(kernel_profile):
     async def main():
@@ -238,14 +249,16 @@ def test_consumer_that_waited(kernel_profile):
         await consumer
     asyncio.run(main())
 
+@pytest.mark.usefixtures("hasty")
 def test_loop_of_another_thread(kernel_profile, loop):
     async def later():
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(LATE_S)
         work()
     kernel_profile(lambda: asyncio.run_coroutine_threadsafe(later(), loop) and None)
 
+@pytest.mark.usefixtures("hasty")
 def test_callback_of_another_thread(kernel_profile, loop):
-    kernel_profile(lambda: loop.call_soon_threadsafe(loop.call_later, 0.3, work) and None)
+    kernel_profile(lambda: loop.call_soon_threadsafe(loop.call_later, LATE_S, work) and None)
 """
 )
 def test_work_that_is_left_to_others_is_no_pass(result: pytest.RunResult) -> None:
