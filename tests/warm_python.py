@@ -185,9 +185,13 @@ def _become(
     )
     code, *rest = argv
     sys.argv = ["-c", *rest]
-    sys.path[:0] = ["", *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+    added = [*filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:0] = ["", *added]
     ended: Any = 0
     try:
+        if any(os.path.exists(os.path.join(one, "sitecustomize.py")) for one in added):
+            sys.modules.pop("sitecustomize", None)
+            import sitecustomize  # noqa: F401
         exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as end:
         ended = end.code

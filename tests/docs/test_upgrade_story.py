@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "compare-with-main.md"
 
 
 def test_what_an_upgrade_costs_is_told_as_on_the_page(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str
 ) -> None:
     Repository(pytester.path).write(
         {
@@ -26,11 +26,11 @@ def test_what_an_upgrade_costs_is_told_as_on_the_page(
             "test_mlp.py": TESTS,
         }
     )
-    made = Environments(tmp_path, monkeypatch)
+    made = Environments(tmp_path, monkeypatch, python)
     made.make("new", "1.1", NEW)
     made.enter("new")
     monkeypatch.setenv("COLUMNS", "100")
-    old = Environments(pytester.path, monkeypatch).make(".venv-old/bin", "1.0", OLD)
+    old = Environments(pytester.path, monkeypatch, python).make(".venv-old/bin", "1.0", OLD)
     assert Path(old) == pytester.path / ".venv-old" / "bin" / "python"
     story = PAGE.read_text(encoding="utf-8").partition("## What does an upgrade cost?")[2]
     _, command, _, report, *_ = story.split("```")

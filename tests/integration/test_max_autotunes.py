@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 TUNED = """
@@ -28,15 +30,13 @@ def call(n):
 """
 
 
-def run(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:
-    """Run it in a process of its own: Triton decides once whether it interprets kernels."""
-    pytest.importorskip("triton")
-    pytester.makepyfile(test_it=TUNED + code)
-    return pytester.runpytest_subprocess("--kernelprof-device=cpu", *options)
+Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In processes of their own: Triton decides once whether it interprets kernels."""
+    pytest.importorskip("triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
@@ -65,7 +65,9 @@ def test_of_a_cache_that_is_cleared(kernel_profile):
 
 
 def test_each_run_of_the_autotuner_counts_once_and_is_named(pytester: pytest.Pytester) -> None:
-    result = run(pytester, CODE)
+    pytester.makepyfile(test_it=TUNED + CODE)
+    # Triton is loaded when this package is there already, not before as in the tests below.
+    result = pytester.runpytest_subprocess("--kernelprof-device=cpu")
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(
         [
@@ -77,10 +79,12 @@ def test_each_run_of_the_autotuner_counts_once_and_is_named(pytester: pytest.Pyt
     )
 
 
-def test_a_key_that_is_tuned_in_the_warm_up_passes(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_a_key_that_is_tuned_in_the_warm_up_passes(
+    pytester: pytest.Pytester, run_apart: Run
+) -> None:
+    pytester.makepyfile(
+        test_it=TUNED
+        + """
 @pytest.mark.max_autotunes(0)
 def test_it(kernel_profile):
     kernel_profile(call, 8)
@@ -89,12 +93,15 @@ def test_it(kernel_profile):
 def test_block(kernel_profile):
     with kernel_profile.region():
         call(7)
-""",
+"""
     )
+    result = run_apart("--kernelprof-device=cpu")
     result.assert_outcomes(passed=2)
 
 
-def test_an_autotuner_that_cannot_be_watched_is_no_pass(pytester: pytest.Pytester) -> None:
+def test_an_autotuner_that_cannot_be_watched_is_no_pass(
+    pytester: pytest.Pytester, run_apart: Run
+) -> None:
     pytester.makeconftest(
         """
 from triton.runtime.autotuner import Autotuner
@@ -102,14 +109,15 @@ Autotuner.bench_otherwise = Autotuner._bench
 del Autotuner._bench
 """
     )
-    result = run(
-        pytester,
-        """
+    pytester.makepyfile(
+        test_it=TUNED
+        + """
 @pytest.mark.max_autotunes(0)
 def test_it(kernel_profile):
     kernel_profile(lambda: torch.ones(8) * 2)
-""",
+"""
     )
+    result = run_apart("--kernelprof-device=cpu")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["E   max_autotunes: not available: an autotuner cannot be *"])
 
@@ -131,11 +139,24 @@ def test_block(kernel_profile):
         torch.ones(8)
 """
 
+WITHOUT_TRITON = """
+import sys
+for name in [one for one in sys.modules if one.partition(".")[0] == "triton"]:
+    del sys.modules[name]
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
 
 @pytest.mark.parametrize(
     "value", ["MagicMock()", "types.SimpleNamespace()", "types.ModuleType('other')", "None"]
 )
-def test_what_stands_for_triton_is_not_watched(pytester: pytest.Pytester, value: str) -> None:
+def test_what_stands_for_triton_is_not_watched(
+    pytester: pytest.Pytester, python: str, value: str
+) -> None:
     pytester.makepyfile(test_it=STOOD_IN.format(value=value))
-    result = pytester.runpytest_subprocess("--kernelprof-device=cpu")
+    if value == "MagicMock()":  # it stands there already when torch is loaded
+        result = pytester.runpytest_subprocess("--kernelprof-device=cpu")
+    else:
+        result = pytester.run(python, "-c", WITHOUT_TRITON, "--kernelprof-device=cpu")
     result.assert_outcomes(passed=2)

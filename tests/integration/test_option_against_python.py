@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from on_workers import two_workers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from environments import CODE, NEW, OLD, TESTS, Environments
@@ -21,15 +22,29 @@ from pytest_kernelprof.baselines import supervisor
 OTHER_TORCH = OLD + "import torch; torch.__version__ = '2.9.1'"
 
 
-@pytest.fixture
-def environments(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+def entered(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, python: str
 ) -> Environments:
-    """The run is in the environment "new"."""
-    found = Environments(tmp_path_factory.mktemp("environments"), monkeypatch)
+    found = Environments(tmp_path_factory.mktemp("environments"), monkeypatch, python)
     found.make("new", "1.1", NEW)
     found.enter("new")
     return found
+
+
+@pytest.fixture
+def usual_environments(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Environments:
+    """The run is in the environment "new"."""
+    return entered(tmp_path_factory, monkeypatch, sys.executable)
+
+
+@pytest.fixture
+def environments(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, python: str
+) -> Environments:
+    """The same, and all interpreters have loaded torch already, which is most of their time."""
+    return entered(tmp_path_factory, monkeypatch, python)
 
 
 @pytest.fixture
@@ -84,13 +99,13 @@ def comparisons(path: Path) -> dict[str, dict[str, object]]:
 def test_a_test_that_is_worse_than_in_another_environment_fails(
     against: Run,
     project: Repository,
-    environments: Environments,
+    usual_environments: Environments,
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    old, before = environments.make("old", "1.0", OLD), everything(project.folder / "pkg")
+    old, before = usual_environments.make("old", "1.0", OLD), everything(project.folder / "pkg")
     result = against(old, "--kernelprof-json=run.json")
     result.assert_outcomes(failed=1, passed=3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -119,12 +134,12 @@ def test_a_test_that_is_worse_than_in_another_environment_fails(
 
 
 def test_the_same_packages_at_another_place_are_no_worse(
-    pytester: pytest.Pytester, project: Repository, environments: Environments
+    run_apart: Run, project: Repository, environments: Environments, python: str
 ) -> None:
     """With workers of pytest-xdist, each of which has its own other side."""
     option = f"--kernelprof-against-python={environments.make('copy', '1.1', NEW)}"
-    usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")
-    result = pytester.runpytest_subprocess(*usual, option, "-n2")
+    usual = ("-p", "no:benchmark", "--kernelprof-device=cpu")
+    result = run_apart(*usual, option, *two_workers(python))
     result.assert_outcomes(passed=4)
     heading, sentence = section(result)[:2]
     assert "(the same versions of all packages)" in heading
@@ -232,9 +247,9 @@ NO_PLUGIN = f'exec {sys.executable} -I -S "$@"'
     ids=["this one", "without the plugin", "no Python", "fails"],
 )
 def test_what_is_no_other_environment_is_a_usage_error_before_any_test(
-    against: Run, project: Repository, environments: Environments, script: str, words: str
+    against: Run, project: Repository, usual_environments: Environments, script: str, words: str
 ) -> None:
-    result = against(environments.script("odd", script))
+    result = against(usual_environments.script("odd", script))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: --kernelprof-against-python: */odd/python {words}"])
     assert "collected" not in result.stdout.str()
@@ -272,7 +287,7 @@ Distribution.discover = others
 
 
 def test_plugins_of_pytest_that_the_environment_lacks(
-    pytester: pytest.Pytester,
+    run_apart: Run,
     project: Repository,
     environments: Environments,
     monkeypatch: pytest.MonkeyPatch,
@@ -281,10 +296,10 @@ def test_plugins_of_pytest_that_the_environment_lacks(
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly")
     old = environments.make("old", "1.0", OLD, sitecustomize=HIDES)
     usual = ("-k", "stays", "--kernelprof-device=cpu", f"--kernelprof-against-python={old}")
-    result = pytester.runpytest_subprocess(*usual)
+    result = run_apart(*usual)
     result.stdout.fnmatch_lines(["plugins: *cov-*", "None of 1 test is worse than *pytest-cov*"])
     assert result.ret == pytest.ExitCode.OK
-    result = pytester.runpytest_subprocess(*usual, "--cov-context=test")
+    result = run_apart(*usual, "--cov-context=test")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     told = " ".join(section(result))
     assert "(status 4; does its environment lack a plugin of pytest?)" in told

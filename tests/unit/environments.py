@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baselines import supervisor
+from pytest_kernelprof.baselines import supervisor, worker
 
 PACKAGE = str(Path(supervisor.__file__).parents[2])
 """Where this plugin is, which need not be what is installed."""
@@ -44,11 +44,23 @@ def relu(x): return F.relu(x)
 class Environments:
     """Environments that share all packages but those that they are made with.
 
-    Each is a folder on ``PYTHONPATH``, and a script that runs this Python with it.
+    Each is a folder on ``PYTHONPATH``, and a script that runs a Python with it.
+
+    Args:
+        python: one that has loaded torch already, which then stands for this one, too, where it is
+            asked what it has.
     """
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._folder, self._patch = folder, monkeypatch
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, python: str = sys.executable
+    ) -> None:
+        self._folder, self._patch, self._python = folder, monkeypatch, python
+        asked = worker._asked
+
+        def quickly_asked(program: str, given: str) -> object:
+            return asked(python if program == sys.executable else program, given)
+
+        monkeypatch.setattr(worker, "_asked", quickly_asked)
 
     def make(self, name: str, version: str, code: str, **modules: str) -> str:
         """An environment with one version of the package ``fastops``; the path of its Python."""
@@ -61,7 +73,7 @@ class Environments:
         }.items():
             (place / file).parent.mkdir(parents=True, exist_ok=True)
             (place / file).write_text(text)
-        return self.script(name, f'PYTHONPATH={PACKAGE}:{place} exec {sys.executable} "$@"')
+        return self.script(name, f'PYTHONPATH={PACKAGE}:{place} exec {self._python} "$@"')
 
     def script(self, name: str, text: str) -> str:
         """A program that does this."""
