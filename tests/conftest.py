@@ -24,6 +24,7 @@ import pluggy
 import pytest
 import warm_python
 from _pytest import fixtures
+from _pytest.assertion import rewrite
 from filelock import FileLock
 
 import pytest_kernelprof
@@ -76,11 +77,19 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["shared"] = str(node.config.stash[SHARED])
 
 
+TESTS = Path(__file__).parent
+
+
+def is_compiled(file: Path) -> bool:
+    kept = file.parent / "__pycache__" / f"{file.stem}{rewrite.PYC_TAIL}"
+    return kept.exists() and kept.stat().st_mtime >= file.stat().st_mtime
+
+
 @contextmanager
 def compiled_once(config: pytest.Config) -> Iterator[None]:
     """To compile all test files takes twice as long as the rest of their collection: one worker
     does it, and the others wait for what it keeps."""
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") or all(map(is_compiled, TESTS.rglob("test_*.py"))):
         yield
         return
     done = Path(config.workerinput["shared"], "collected")
@@ -349,6 +358,8 @@ def python(request: pytest.FixtureRequest, once: Once) -> str:
     """An interpreter whose processes have torch loaded already; see ``warm_python``."""
     if not hasattr(os, "pidfd_open"):
         return sys.executable
+    if (made := of_workers(request.config, "python")) is not None:
+        return made
     owner = os.getppid() if hasattr(request.config, "workerinput") else os.getpid()
 
     def fill(folder: Path) -> None:
@@ -360,9 +371,13 @@ def python(request: pytest.FixtureRequest, once: Once) -> str:
 @pytest.fixture(scope="session")
 def compiling_python(request: pytest.FixtureRequest, python: str) -> str:
     """The same with torch's compiler, where workers are forked from such a one."""
-    shared = getattr(request.config, "workerinput", {}).get("shared")
-    forks_workers = shared and Path(shared, "python").exists()
-    return str(Path(shared, "python")) if forks_workers else python
+    return of_workers(request.config, "compiling") or python
+
+
+def of_workers(config: pytest.Config, name: str) -> str | None:
+    """What workers are forked from, or what that has been before it loaded the compiler."""
+    path = Path(getattr(config, "workerinput", {}).get("shared", ""), name)
+    return str(path) if path.is_absolute() and path.exists() else None
 
 
 PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"

@@ -58,26 +58,30 @@ os._exit(ended)
 
 def make(folder: Path, owner: int, *, compiler: bool = False) -> Path:
     """Write the executable ``python``, and start what waits for it as long as a process lives: no
-    child of this one, whose tests look at its children."""
-    address = str(folder / "socket")
+    child of this one, whose tests look at its children.
+
+    Args:
+        compiler: write the executable ``compiling``, too, which has loaded torch's compiler.
+    """
+    names = ["python", *["compiling"] * compiler]
+    addresses = [str(folder / f"{name}.socket") for name in names]
     subprocess.run(
-        [sys.executable, __file__, address, str(owner), *["compiler"] * compiler],
+        [sys.executable, __file__, str(owner), *addresses],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         check=True,
     )
-    while not os.path.exists(address):
-        time.sleep(0.05)
-    client = folder / "python"
-    client.write_text(_CLIENT.format(python=sys.executable, address=address))
-    client.chmod(client.stat().st_mode | stat.S_IXUSR)
+    for name, address in zip(names, addresses, strict=True):
+        while not os.path.exists(address):
+            time.sleep(0.05)
+        client = folder / name
+        client.write_text(_CLIENT.format(python=sys.executable, address=address))
+        client.chmod(client.stat().st_mode | stat.S_IXUSR)
     return client
 
 
-def load(compiler: bool) -> None:
+def load() -> None:
     """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way."""
-    import importlib
-
     import execnet.gateway_base
     import numpy
     import pytest
@@ -86,17 +90,22 @@ def load(compiler: bool) -> None:
     assert all((execnet.gateway_base, numpy, pytest))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1)
-    if compiler:
-        importlib.import_module("torch._dynamo")
-        importlib.import_module("torch._inductor.compile_fx")
     gc.collect()
     gc.freeze()
 
 
-def serve(address: str, owner: int, *, compiler: bool) -> None:
+def load_compiler() -> None:
+    import importlib
+
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._inductor.compile_fx")
+    gc.collect()
+    gc.freeze()
+
+
+def serve(address: str, owner: int) -> None:
     """Fork for each that connects, until the owner is gone. What was forked for one that is gone,
     killed or not, is ended."""
-    load(compiler)
     waiting = selectors.DefaultSelector()
     running: set[int] = set()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -208,4 +217,10 @@ def _become(
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of the tests
     if not os.fork():
-        serve(sys.argv[1], int(sys.argv[2]), compiler="compiler" in sys.argv[3:])
+        of, address, *compiling = sys.argv[1:]
+        load()
+        if compiling and os.fork():
+            load_compiler()
+            address = compiling[0]
+        serve(address, int(of))
+        os._exit(0)  # what was forked has no part in what torch ends

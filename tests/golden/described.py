@@ -165,11 +165,16 @@ def names() -> list[str]:
 def scenario(name: str) -> Scenario:
     """Read a scenario by its name."""
     told = _read(SCENARIOS / f"{name}.yaml")
-    known = {**_read(HERE / "kernels.yaml"), **told.pop("kernels", {})}
+    known = {**_kernels(), **told.pop("kernels", {})}
     tests: list[Described] = []
     for test_id, one in told.pop("tests").items():
         tests += _tests(test_id, dict(one or {}), known)
     return Scenario(name, tests=tuple(tests), **_tupled(told, "options"))
+
+
+@cache
+def _kernels() -> dict[str, Any]:
+    return _read(HERE / "kernels.yaml")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -258,6 +258,7 @@ def test_a_comparison_that_fails_nothing_does_not_say_that_the_run_passes(run: R
     run(OLD, AGAINST).stdout.no_fnmatch_line("the run fails*")
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_a_name_of_a_file_and_of_a_revision(
     run: RunIt, pytester: pytest.Pytester, old: Run
 ) -> None:

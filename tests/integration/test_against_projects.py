@@ -136,6 +136,7 @@ def grown(repository: Repository) -> Repository:
     return repository
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_it_may_be_started_in_a_folder_that_the_revision_lacks(
     pytester: pytest.Pytester, grown: Repository
 ) -> None:

@@ -631,6 +631,7 @@ def pytest_unconfigure():
     result.stdout.fnmatch_lines(["loaded: [[][]]"])
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_benchmarks_are_compared_with_a_revision(
     pytester: pytest.Pytester,
     tmp_path_factory: pytest.TempPathFactory,
