@@ -13,8 +13,8 @@ UNDECIDED = """
 import itertools, time
 calls = itertools.count()
 def alternating():
-    time.sleep((0.0, 0.01)[next(calls) % 2])
-@pytest.mark.max_latency("5ms")
+    time.sleep((0.0, 0.005)[next(calls) % 2])
+@pytest.mark.max_latency("3ms")
 def test_it(kernel_profile):
     kernel_profile(alternating)
 """

@@ -7,6 +7,7 @@ import ast
 import functools
 import subprocess
 import sys
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -190,13 +191,21 @@ def always_holds(claim: ast.expr) -> bool:
     )
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All of a module, without going through their expressions, which are ten times as many."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for one in getattr(node, name, ()):
+            yield one
+            yield from statements(one)
+
+
 def test_every_assertion_of_a_test_can_fail() -> None:
     here = ROOT.parent
     files = [*(here / "tests").rglob("*.py"), *(here / "example_project").glob("test_*.py")]
     empty = [
         f"{path.relative_to(here)}:{node.lineno}"
         for path in files
-        for node in ast.walk(parsed(path))
+        for node in statements(parsed(path))
         if isinstance(node, ast.Assert) and always_holds(node.test)
     ]
     assert not empty

@@ -70,6 +70,23 @@ def test_another_interpreter_is_the_one_of_its_environment() -> None:
 OURS = metadata.version("pytest-kernelprof")
 
 
+@pytest.fixture(scope="module")
+def ourselves() -> object:
+    """What this Python says of itself, which takes a process that loads the plugin."""
+    return worker._asked(sys.executable, sys.executable)
+
+
+@pytest.fixture
+def asked_before(ourselves: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This Python has said what it has."""
+    asked = worker._asked
+
+    def known(program: str, given: str) -> object:
+        return ourselves if program == sys.executable else asked(program, given)
+
+    monkeypatch.setattr(worker, "_asked", known)
+
+
 def program(folder: Path, text: str) -> str:
     """A program that says this."""
     path = folder / "python"
@@ -84,6 +101,7 @@ def about(prefix: str, problem: str = "", **found: str) -> str:
     return json.dumps({"home": prefix, "path": ["/x"], "found": found, "problem": problem})
 
 
+@pytest.mark.usefixtures("asked_before")
 def test_that_of_another_environment_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +116,7 @@ def test_our_own_is_no_other() -> None:
     assert interpreter_at(sys.executable, "/") == Interpreter("", ())
 
 
+@pytest.mark.usefixtures("asked_before")
 def test_versions_of_python_and_packages_that_differ_are_told_the_important_first(
     tmp_path: Path,
 ) -> None:
@@ -111,12 +130,14 @@ def test_versions_of_python_and_packages_that_differ_are_told_the_important_firs
     assert not any(one.startswith("pytest-kernelprof ") for one in words)
 
 
+@pytest.mark.usefixtures("asked_before")
 def test_what_an_environment_prints_when_it_starts_is_no_answer(tmp_path: Path) -> None:
     for text in ("1", "[]", '{"home": 1}'):
         with pytest.raises(NotUsableError, match="does not run as a Python"):
             interpreter_at(program(tmp_path, text), "/")
 
 
+@pytest.mark.usefixtures("asked_before")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -149,8 +170,8 @@ def test_what_is_no_program_or_hangs_is_told(
     left = tmp_path / "left"  # a process that the program has started
     (tmp_path / "slow").write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {left}\nwait\n")
     (tmp_path / "slow").chmod(0o755)
-    monkeypatch.setattr(worker, "_PATIENCE_S", 2.0)
-    with pytest.raises(NotUsableError, match="gave no answer in 2 s: give the python of an"):
+    monkeypatch.setattr(worker, "_PATIENCE_S", 1.0)
+    with pytest.raises(NotUsableError, match="gave no answer in 1 s: give the python of an"):
         interpreter_at("./slow", str(tmp_path))
     # Who adopts it may not have waited for it yet: then it is a zombie.
     state = Path(f"/proc/{left.read_text().strip()}/stat")
