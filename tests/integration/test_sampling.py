@@ -110,7 +110,7 @@ def test_large(kernel_profile, kernelprof_device):
 """
 
 
-@pytest.mark.parametrize(("operators", "rounds"), [(15_000, 2), (100, 12)])
+@pytest.mark.parametrize(("operators", "rounds"), [(10_500, 2), (100, 12)])
 def test_a_call_with_very_many_kernels_is_counted_in_two_rounds_where_no_time_is_limited(
     run: Run, operators: int, rounds: int
 ) -> None:
