@@ -209,10 +209,10 @@ def _with_spills(profile: Profile, noted: Sequence[KernelSpills] | None) -> Prof
     """The profile with what was found out about each of its kernels."""
     if noted is None:
         return profile
-    found = {(one.name, one.registers, one.threads): one.spills for one in noted}
+    found = {(one.name, one.registers, one.threads, one.shared_memory): one.spills for one in noted}
 
     def told(one: Kernel) -> Kernel:
-        key = one.name, one.registers, math.prod(one.block)
+        key = one.name, one.registers, math.prod(one.block), one.shared_memory
         return structs.replace(one, spills=found.get(key, _NOT_RECORDED))
 
     kernels, *variants = (tuple(map(told, one)) for one in (profile.kernels, *profile.variants))

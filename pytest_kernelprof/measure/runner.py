@@ -401,7 +401,7 @@ def _spills(plan: Plan, taken: sessions.Taken) -> tuple[KernelSpills, ...] | Non
     profile = taken.facts.profile
     if not plan.spills or profile.on_cpu:
         return None
-    return spills_of([*profile.kernels, *itertools.chain(*profile.variants)])
+    return spills_of([*profile.kernels, *itertools.chain(*profile.variants)], taken.gone)
 
 
 def _joined(later: Sequence[SessionFacts], of: str) -> dict[str, tuple[float, ...]]:

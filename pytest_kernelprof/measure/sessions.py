@@ -37,12 +37,13 @@ class Taken(NamedTuple):
 
     Attributes:
         file: its trace file. reading: what was read from it, the notes beside it among that.
-        facts: what follows from both.
+        facts: what follows from both. gone: as of ``Recorded``.
     """
 
     file: TraceFile
     reading: Reading
     facts: SessionFacts
+    gone: int = 0
 
     @property
     def recording(self) -> Recording:
@@ -103,7 +104,7 @@ def read(recorded: Recorded, *, inputs: InputsRead = "presence") -> Taken:
     if recorded.recording.device_kind == "cpu":
         told = structs.replace(recorded.recording, **_of_the_cpu(reading, recorded.calls))
         reading = replace(reading, trace=replace(trace, recording=told))
-    return Taken(recorded.file, reading, session_facts(reading))
+    return Taken(recorded.file, reading, session_facts(reading), recorded.gone)
 
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
 from pytest_kernelprof.profiler import autotuning
 from pytest_kernelprof.profiler.autotuning import listen
+from pytest_kernelprof.profiler.triton_kernels import PLACES, watch_loading
 
 Look = Callable[[Any], None]
 
@@ -371,6 +372,7 @@ _WATCHED: dict[str, Callable[[ModuleType], bool]] = {
     "torch._dynamo.convert_frame": _watch_dynamo,
     "triton.runtime.jit": _watch_triton,
     **dict.fromkeys(autotuning.MODULES, autotuning.count_runs),
+    **dict.fromkeys(PLACES, watch_loading),
 }
 _importing = autotuning.Importing(_WATCHED, lambda module: _WATCHED[module.__name__](module))
 

@@ -14,6 +14,7 @@ from pytest_kernelprof.profiler import compiled_code, torch_profiler, unfinished
 from pytest_kernelprof.profiler.autotuning import Autotuning, Pauses
 from pytest_kernelprof.profiler.cuda_graphs import Replays, watch_captures
 from pytest_kernelprof.profiler.trace_folder import SCRATCH, TraceFile
+from pytest_kernelprof.profiler.triton_kernels import gone
 from pytest_kernelprof.records.codec import VERSION
 from pytest_kernelprof.records.recording import OwnNames, Recording
 from pytest_kernelprof.system import Real, now_ns
@@ -28,11 +29,13 @@ class Recorded(NamedTuple):
     Attributes:
         recording: the notes beside its trace, as far as they do not depend on the events.
         calls: of compiled code that a trace of the CPU does not show; None on a GPU.
+        gone: how many of Triton's kernels were ``gone`` before it.
     """
 
     file: TraceFile
     recording: Recording
     calls: compiled_code.WatchedCalls | None = None
+    gone: int = 0
 
 
 class Session:
@@ -74,6 +77,7 @@ class Session:
         self._replays = Replays() if device.kind == "cuda" else None
         self._calls: compiled_code.WatchedCalls | None = None
         self.compiled_before = compiled_code.compilations()
+        self._gone_before = len(gone)
 
     def __enter__(self) -> Session:
         refuse_to_nest()
@@ -210,7 +214,7 @@ class Session:
             replays=None if self._replays is None else tuple(self._replays.seen),
             no_times={} if device.kind == "cpu" else conditions.no_times(device),
         )
-        return Recorded(SCRATCH.save(results.save), recording, self._calls)
+        return Recorded(SCRATCH.save(results.save), recording, self._calls, self._gone_before)
 
     def _sentinel(self, name: str) -> None:
         """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.

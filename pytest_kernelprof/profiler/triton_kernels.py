@@ -21,11 +21,13 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from pytest_kernelprof.errors import first_line
-from pytest_kernelprof.profiler.autotuning import loaded
+from pytest_kernelprof.profiler.autotuning import listen, loaded
 from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.records.recording import KernelSpills
 from pytest_kernelprof.system import TEMPORARY_FOLDER, now_s
@@ -35,6 +37,7 @@ _LONGEST_S = 60.0
 """How long the attempts for one kernel may take together: a large one takes 5 s."""
 
 _NOT_FOUND = "not compiled by Triton, or no longer in memory"
+_GONE = "no longer in memory"
 _SEVERAL = "several compiled kernels are launched like it, and spill differently"
 _OTHER_CODE = "ptxas does not make the code that ran from the PTX that Triton kept"
 _FAILED_BEFORE = "ptxas could not be run on it before in this process"
@@ -49,26 +52,88 @@ _TARGET = re.compile(r"^\.target\s+(sm_(\d+)\w*)", re.MULTILINE)
 _DEBUG = ("-lineinfo", "-lineinfo -suppress-debug-info", "-g", "-g --opt-level 0")
 _WAYS = [f"{debug} {more}".split() for debug in _DEBUG for more in ("--regAllocOptLevel=2", "")]
 
+_inductor = "torch._inductor.runtime.static_"
+PLACES = {
+    "triton.compiler.compiler": ("CompiledKernel", "_init_handles"),
+    f"{_inductor}cuda_launcher": ("StaticallyLaunched", "load_kernel"),
+    f"{_inductor}triton_launcher": ("StaticallyLaunched", "load_kernel"),
+}
+"""By module what the classes of compiled kernels are called, and their method that has a GPU load
+the kernel: it has its registers then. Inductor may keep binaries alone, in classes of its own."""
+
+_Launch = tuple[str, int, int, int]
+"""Name, registers a thread, threads a block, and bytes of shared memory that are asked for."""
+_RESERVED = 1024
+"""GPUs since sm_90 add so many bytes to shared memory that is asked for."""
+_seen: weakref.WeakSet[Any] = weakref.WeakSet()
+gone: list[tuple[_Launch, int | str]] = []
+"""Of kernels that were loaded, and are in memory no more, what they spilled; in that order."""
+
 Told = tuple[int, int] | str
 """Registers a thread, and what is spilled; or why they are not known."""
 _known: dict[bytes, Told] = {}
 
 
-def spills_of(kernels: Iterable[Kernel]) -> tuple[KernelSpills, ...]:
+def spills_of(kernels: Iterable[Kernel], since: int = 0) -> tuple[KernelSpills, ...]:
     """Find out what each of these kernels spills. Runs ptxas for those that have local memory.
 
-    A kernel of a trace is that of Triton with its name, registers and threads, which must be alive.
+    A kernel of a trace is that of Triton with its name, registers, threads and shared memory. If
+    several are, all have to spill the same.
+
+    Args:
+        since: how many were ``gone`` before these were launched. CUDA graphs may run any of them.
     """
-    keys = {(one.name, one.registers, math.prod(one.block)): None for one in kernels}
-    found: dict[tuple[str, int, int], set[int | str]] = {key: set() for key in keys}
-    for one in _compiled():
-        made = getattr(one, "metadata", one)
-        width = getattr(getattr(made, "target", None), "warp_size", 32)
-        key = (one.name, getattr(one, "n_regs", 0), getattr(made, "num_warps", 0) * width)
-        # One that never ran has no registers yet, and some traces do not have them.
-        if key in found and key[1]:
-            found[key].add(_spills(one))
-    return tuple(KernelSpills(*key, _the_one(some)) for key, some in found.items())
+    first: dict[tuple[str, int, int, int | None], int] = {}
+    for one in kernels:
+        key = one.name, one.registers, math.prod(one.block), one.shared_memory
+        first[key] = 0 if "GraphLaunch" in one.launch else first.get(key, since)
+    living = [(_launch_of(one), one) for one in _compiled()]
+    found = (
+        {_spills(one) for launch, one in living if _fits(launch, *key)}
+        | {spills for launch, spills in gone[at:] if _fits(launch, *key)}
+        for key, at in first.items()
+    )
+    return tuple(KernelSpills(*key, _the_one(of)) for key, of in zip(first, found, strict=True))
+
+
+def _launch_of(compiled: Any) -> _Launch:
+    made = getattr(compiled, "metadata", compiled)
+    width = getattr(getattr(made, "target", None), "warp_size", 32)
+    # One that was never loaded has no registers yet.
+    registers, threads = getattr(compiled, "n_regs", 0) or 0, getattr(made, "num_warps", 0) * width
+    return compiled.name, registers, threads, getattr(made, "shared", 0)
+
+
+def _fits(launch: _Launch, name: str, registers: int, threads: int, shared: int | None) -> bool:
+    """Whether a compiled kernel may be the one that a trace has so: some do not tell registers,
+    others not shared memory."""
+    more = 0 if shared is None else shared - launch[3]
+    return launch[:3] == (name, registers or -1, threads) and 0 <= more <= _RESERVED
+
+
+def watch_loading(module: ModuleType) -> bool:
+    """Note the kernels of a module of ``PLACES`` that are loaded from now on, or are by now."""
+    loads = PLACES[module.__name__][1]
+    if sum(bool(listen(kind, loads, _noting)) for kind in _kinds(module)):
+        for one in _compiled():
+            _note(one)
+    return False
+
+
+def _noting(load: Callable[..., Any]) -> Callable[..., Any]:
+    def load_and_note(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+        found = load(compiled, *args, **kwargs)
+        _note(compiled)
+        return found
+
+    return load_and_note
+
+
+def _note(compiled: Any) -> None:
+    launch, known = _launch_of(compiled), _spills_by_itself(compiled)
+    if launch[1] and compiled not in _seen:
+        _seen.add(compiled)
+        weakref.finalize(compiled, gone.append, (launch, _GONE if known is None else known))
 
 
 def _the_one(spills: set[int | str]) -> int | str:
@@ -90,30 +155,35 @@ def needs_of(compiled: Any) -> tuple[int, int, int | str]:
 
 
 def _compiled() -> Iterator[Any]:
-    """All living kernels that Triton has compiled, whoever holds them. Inductor may keep their
-    binaries alone, in classes of its own."""
-    inductor, begins = "torch._inductor.runtime.static_", "StaticallyLaunched"
-    places = {f"{inductor}{one}_launcher": begins for one in ("cuda", "triton")}
-    places["triton.compiler.compiler"] = "CompiledKernel"
-    kinds = {
-        id(kind)
-        for module in loaded(places)
-        for kind in [*vars(module).values()]
-        if isinstance(kind, type) and kind.__name__.startswith(places[module.__name__])
-    }
-    yield from (one for one in _objects() if id(type(one)) in kinds) if kinds else ()
+    """All living kernels that Triton has compiled, whoever holds them."""
+    kinds = {id(kind) for module in loaded(PLACES) for kind in _kinds(module)}
+    found = (one for one in _objects() if id(type(one)) in kinds) if kinds else ()
+    yield from {id(one): one for one in (*found, *_seen)}.values()
+
+
+def _kinds(module: ModuleType) -> list[type]:
+    """The classes of compiled kernels, if it can be watched what they load."""
+    begins, loads = PLACES[module.__name__]
+    kinds = (one for one in [*vars(module).values()] if isinstance(one, type))
+    return [one for one in kinds if one.__name__.startswith(begins) and hasattr(one, loads)]
 
 
 def _spills(compiled: Any) -> int | str:
     """The spills of a compiled kernel, or why they are not known."""
+    if (known := _spills_by_itself(compiled)) is not None:
+        return known
+    told = _by_ptxas(compiled)
+    return told if isinstance(told, str) else told[1]
+
+
+def _spills_by_itself(compiled: Any) -> int | None:
+    """The same, as far as no ptxas is needed to tell."""
     asm: Mapping[str, Any] = getattr(compiled, "asm", None) or {}
     if _SPILLED_BY_AMD.search(asm.get("amdgcn", "")):
         return _by_amd(asm["amdgcn"])[1]
     # The local memory of a function that is called is its own.
-    if getattr(compiled, "n_spills", None) == 0 and ".func" not in str(asm.get("ptx", "")):
-        return 0
-    told = _by_ptxas(compiled)
-    return told if isinstance(told, str) else told[1]
+    is_whole = ".func" not in str(asm.get("ptx", ""))
+    return 0 if getattr(compiled, "n_spills", None) == 0 and is_whole else None
 
 
 def _by_amd(assembly: str) -> tuple[int, int]:

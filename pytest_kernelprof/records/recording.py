@@ -285,12 +285,13 @@ class KernelSpills(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         name, registers, threads: the kernel's name, registers a thread and threads a block.
-        spills: as of ``Kernel``.
+        shared_memory, spills: as of ``Kernel``.
     """
 
     name: str
     registers: int
     threads: int
+    shared_memory: int | None
     spills: int | str
 
 

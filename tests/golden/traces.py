@@ -81,7 +81,7 @@ def _recording(call: Call) -> Recording:
     in_a_row = 0.9 * min(latency, default=0.0)
     on_cpu = call.device == "cpu"
     spilled = {
-        (one.name, one.registers, _THREADS): one.spills
+        (one.name, one.registers, _THREADS, one.shared_memory): one.spills
         for one in call.kernels
         if one.spills is not None
     }

@@ -126,7 +126,7 @@ def _with(trace, recording):  # type: ignore[no-untyped-def]
 
 
 (NAME,) = {one.name for one in record("triton").kernels}
-OWN = KernelSpills(NAME, 16, 128, 96)
+OWN = KernelSpills(NAME, 16, 128, 0, 96)
 
 
 def test_spills_that_a_session_noted_are_those_of_its_kernels() -> None:
@@ -139,9 +139,10 @@ def test_spills_that_a_session_noted_are_those_of_its_kernels() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        KernelSpills(NAME, 17, 128, 0),
-        KernelSpills(NAME, 16, 64, 0),
-        KernelSpills("other", 16, 128, 0),
+        KernelSpills(NAME, 17, 128, 0, 0),
+        KernelSpills(NAME, 16, 64, 0, 0),
+        KernelSpills(NAME, 16, 128, 16, 0),
+        KernelSpills("other", 16, 128, 0, 0),
     ],
 )
 def test_what_is_noted_of_another_kernel_is_not_its_own(other: KernelSpills) -> None:
@@ -154,7 +155,10 @@ def test_what_is_noted_of_another_kernel_is_not_its_own(other: KernelSpills) -> 
 
 def test_each_kernel_is_found_by_its_own_launch() -> None:
     gemm, gelu, *_ = record("mlp").kernels
-    own = [KernelSpills(k.name, k.registers, k.block[0], n) for n, k in enumerate((gemm, gelu))]
+    own = [
+        KernelSpills(k.name, k.registers, k.block[0], k.shared_memory, n)
+        for n, k in enumerate((gemm, gelu))
+    ]
     trace = read_trace(TRITON.with_name("mlp.json.gz"))
     recording = replace(trace.recording, spills=(*own,))
     found = profile_with(session_facts(reading_of(_with(trace, recording))), recording)
@@ -162,7 +166,7 @@ def test_each_kernel_is_found_by_its_own_launch() -> None:
 
 
 def test_why_spills_are_not_known_stands_in_the_metric() -> None:
-    profile = noted(KernelSpills(NAME, 16, 128, "no PTX"))
+    profile = noted(KernelSpills(NAME, 16, 128, 0, "no PTX"))
     assert (profile.metrics["spills"].value, profile.metrics["spills"].why) == (None, "no PTX")
 
 

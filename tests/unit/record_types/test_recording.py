@@ -72,7 +72,7 @@ EVERYTHING = Recording(
     work={"throughput": Work(10**12, ("my::gemm",), 9.9e14), "bandwidth": Work(why="not known")},
     in_place=("x", "y"),
     conditions=Conditions(blocks=2, contenders=(Neighbour(17, 60),)),
-    spills=(KernelSpills("add", 32, 128, 8), KernelSpills("mm", 16, 64, "why")),
+    spills=(KernelSpills("add", 32, 128, 0, 8), KernelSpills("mm", 16, 64, None, "why")),
 )
 SOME = Recording(schema=codec.VERSION, device_kind="cpu", compute_operators=())
 
