@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.records.profile import Place
 
 
+NO_GPU = "--kernelprof-require-gpu: "
+"""Begins why a test that must have a GPU has none."""
+
+
 def first_line(error: BaseException | str) -> str:
     """Return the first line of an error's message; its type if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, ProfilerUnavailable
+from pytest_kernelprof.errors import NO_GPU, IncompleteProfile, LimitExceeded, ProfilerUnavailable
 from pytest_kernelprof.limits.marks import MEASURING, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import reporting
 from pytest_kernelprof.plugin.items import Target, find_ignored_marks, run_state, state_of
@@ -332,6 +332,10 @@ def _clean_up(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if call.excinfo is not None and call.when != "teardown" and (why := state_of(item).lacks_gpu):
+        error, by = ProfilerUnavailable(why), call.excinfo
+        error.__cause__ = None if isinstance(by.value, ProfilerUnavailable) else by.value
+        call.excinfo = pytest.ExceptionInfo.from_exc_info((type(error), error, by.tb))
     if call.excinfo is not None and not item.config.getoption("fulltrace", False):
         with imports_as_ever():
             reporting.hide_our_frames(call.excinfo)
@@ -416,6 +420,7 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
 
     item: pytest.Item = request.node
     state = state_of(item)
+    state.fetched = ("kernel_profile",)
     if state.whole_call is not None:  # fetched as the test runs: it measures by itself from here on
         from pytest_kernelprof.plugin.measuring import GaveWay, abandon
 
@@ -563,7 +568,7 @@ def conclude_test(item: pytest.Item) -> None:
         state.warn(words)
     is_required = test.settings.require_gpu and not test.settings.disable
     if is_required and records.unmeasured and not isinstance(found.raises, LimitExceeded):
-        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {records.unmeasured}")
+        raise ProfilerUnavailable(NO_GPU + records.unmeasured.removeprefix(NO_GPU))
     if found.raises is not None:
         raise found.raises
 

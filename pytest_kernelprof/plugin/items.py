@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from _pytest.pathlib import bestrelpath
 
-from pytest_kernelprof.errors import MarkerError, NotJudged, ProfilerUnavailable
+from pytest_kernelprof.errors import NO_GPU, MarkerError, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.limits import marks as markers
 from pytest_kernelprof.plugin.collector import PREPARED, Collector
 
@@ -118,6 +118,7 @@ class ItemState:
         whole_call: ends its call phase, while that is profiled as a whole.
         taken: what it took and no report has yet.
         has_benchmark: whether it has the fixture of pytest-benchmark.
+        fetched: the names of those of our fixtures that it has by now.
     """
 
     def __init__(self, item: pytest.Item) -> None:
@@ -126,6 +127,7 @@ class ItemState:
         # Read again where markers have come since.
         self._marks = functools.lru_cache(1)(lambda _, early: markers.marks_of(item, early))
         self.in_snapshots = self.has_benchmark = False
+        self.fetched: tuple[str, ...] = ()
         self.begin_attempt()
         self.whole_call: ExitStack | None = None
         self.taken: document.Test | None = None
@@ -167,8 +169,8 @@ class ItemState:
 
     @property
     def fixtures(self) -> Sequence[str]:
-        """The names of the fixtures that the test requests."""
-        return getattr(self._item, "fixturenames", ())
+        """The names of the fixtures that the test requests, or has fetched by name."""
+        return (*getattr(self._item, "fixturenames", ()), *self.fetched)
 
     @property
     def asks(self) -> bool:
@@ -212,6 +214,13 @@ class ItemState:
     def why_unmeasured(self) -> str:
         """Why the test runs without being measured, as far as that is known."""
         return self.target.unmeasured if self.target else ""
+
+    @property
+    def lacks_gpu(self) -> str:
+        """Why the test is an error, whatever has ended it: it has loaded no trace, and all else
+        needs a GPU that is required."""
+        why, loads = self.why_unmeasured, self.test is not None and self.test.ledger.loads
+        return why if why.startswith(NO_GPU) and not loads else ""
 
     @functools.cached_property
     def place(self) -> profile.Place:
@@ -297,10 +306,9 @@ class ItemState:
         if not self.asks:  # it has a snapshot, which is compared where it can be
             return Target("cpu", missing if settings.device == "cuda" else "")
         if settings.require_gpu:
-            code = getattr(getattr(self._item, "function", None), "__code__", None)
-            if "kernel_profile" not in self.fixtures or "load" not in getattr(code, "co_names", ()):
-                raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
-            return Target("cpu", missing)  # of kernel_profile.load; else it is an error at the end
+            if "kernel_profile" not in self.fixtures:
+                raise ProfilerUnavailable(f"{NO_GPU}{missing}")
+            return Target("cpu", NO_GPU + missing)  # it may only load traces
         if self._targets and not settings.disable and inventory.has_no_device():
             if compiled := self._compiled():
                 return compiled

@@ -148,6 +148,7 @@ class Ledger:
         comparisons: what gives the records of comparisons that no report has yet.
         broken: the messages of comparisons over their limit that no conclusion has yet.
         notes: what a conclusion is to warn of, besides the verdicts.
+        loads: whether the test loads a trace.
         end_notes: what the run says of the test at its end; ``{tests}`` stands for such tests.
         unsaved: why traces were not written that should have been.
     """
@@ -185,7 +186,7 @@ class Ledger:
         self.unsaved: list[str] = []
         self._requests: dict[Request, None] = {}
         self._of_fixtures: set[Request] = set()
-        self._for_fixtures = self._loads = False
+        self._for_fixtures = self.loads = False
         self._work: dict[Rated, tuple[int, Request]] = {}
         self._thread = system.Real.this_thread()
 
@@ -223,7 +224,7 @@ class Ledger:
         if system.Real.this_thread() != self._thread:
             request.thread = thread_words(system.Real.this_thread())
         self._requests[request] = None
-        self._loads |= request.loads
+        self.loads |= request.loads
 
     @contextlib.contextmanager
     def asking(self, request: Request) -> Iterator[None]:
@@ -333,9 +334,14 @@ class Ledger:
 
         Args:
             limits: what would have been judged by it, beside the limits of the test.
+
+        Raises:
+            ProfilerUnavailable: it had to be measured.
         """
         self.unmeasured = why
         self._left_out.update(dict.fromkeys(_names(limits)))
+        if why.startswith(errors.NO_GPU):
+            raise errors.ProfilerUnavailable(why)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -386,7 +392,7 @@ class Ledger:
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
-        if self._loads and new and self.left_out:
+        if self.loads and new and self.left_out:
             self.end_notes.append(_TRACES_ALONE.format(self.unmeasured.partition(":")[0]))
         unfinished = tuple(map(self._unfinished, tuple(self._requests)))
         self._requests.clear()
@@ -394,7 +400,7 @@ class Ledger:
             profiles=tuple(self._judged(entry) for entry in new),
             profiled=bool(self._entries),
             compared=self.compared,
-            unmeasured=("" if self._loads else unmeasured) or self.unmeasured,
+            unmeasured=("" if self.loads else unmeasured) or self.unmeasured,
             blind=self.blind,
             limits=_names(self.limits),
             unfinished=unfinished,

@@ -56,6 +56,110 @@ def test_it(kernel_profile{more}):
     missing.assert_outcomes(errors=1)
 
 
+TRACE = Path(__file__).parents[1] / "traces" / "mlp.json.gz"
+LACKING = ["E*ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"]
+
+
+@pytest.mark.parametrize(
+    "call", ["load_it(kernel_profile)", "getattr(kernel_profile, 'lo' + 'ad')(TRACE)"]
+)
+def test_a_trace_may_be_loaded_by_any_code(run: Run, no_gpu: None, call: str) -> None:
+    code = f"""
+TRACE = {str(TRACE)!r}
+def load_it(kernel_profile):
+    return kernel_profile.load(TRACE)
+@pytest.mark.max_kernels({{most}})
+def test_it(kernel_profile):
+    {call}
+"""
+    run(code.format(most=9), REQUIRE, device=None).assert_outcomes(passed=1)
+    run(code.format(most=1), REQUIRE, device=None).assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "kernel_profile(three)",
+        "kernel_profile.compare(three, three)",
+        "with kernel_profile.region(): three()",
+        "pytest.skip('no CUDA')",
+        "pytest.xfail('no CUDA')",
+        "raise RuntimeError('no CUDA')",
+        "pass",
+        "_caught(kernel_profile)",
+    ],
+)
+@pytest.mark.parametrize("mark", ["max_kernels(9)", "xfail(reason='by a limit')"])
+def test_what_is_called_load_elsewhere_is_no_trace(
+    run: Run, no_gpu: None, body: str, mark: str
+) -> None:
+    code = f"""
+import json
+def _caught(kernel_profile):
+    try:
+        kernel_profile(three)
+    except Exception:
+        pass
+@pytest.mark.{mark}
+def test_it(kernel_profile, tmp_path):
+    (tmp_path / "a.json").write_text("3")
+    json.load(open(tmp_path / "a.json"))
+    {body}
+"""
+    result = run(code, REQUIRE, device=None)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(LACKING)
+
+
+def test_nothing_runs_of_what_is_measured(run: Run, no_gpu: None) -> None:
+    result = run(
+        "def test_it(kernel_profile): kernel_profile(lambda: print('r' 'an'))", REQUIRE, device=None
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.no_fnmatch_line("ran")
+
+
+def test_a_fixture_that_skips_for_want_of_a_gpu_fails_the_test(run: Run, no_gpu: None) -> None:
+    result = run(
+        """
+@pytest.fixture
+def model():
+    pytest.skip("no CUDA")
+@pytest.mark.max_kernels(9)
+def test_it(model, kernel_profile):
+    kernel_profile(three)
+""",
+        REQUIRE,
+        device=None,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(LACKING)
+
+
+def test_a_test_that_has_loaded_a_trace_ends_as_it_does(run: Run, no_gpu: None) -> None:
+    code = f"""
+def test_it(kernel_profile):
+    kernel_profile.load({str(TRACE)!r})
+    {{}}
+"""
+    run(code.format("pytest.skip('old')"), REQUIRE, device=None).assert_outcomes(skipped=1)
+    run(code.format("assert 0"), REQUIRE, device=None).assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("mark", ["", "@pytest.mark.max_kernels(9)"])
+def test_a_fixture_that_is_fetched_by_name_needs_a_gpu_too(
+    run: Run, no_gpu: None, mark: str
+) -> None:
+    code = f"""
+{mark}
+def test_it(request):
+    request.getfixturevalue("kernel_profile")(three)
+"""
+    result = run(code, REQUIRE, device=None)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(LACKING)
+
+
 @pytest.mark.parametrize("more", [(), ("--kernelprof-all",)], ids=["plain", "all"])
 def test_a_plain_test_passes(run: Run, no_gpu: None, more: tuple[str, ...]) -> None:
     run("def test_it(): three()\n", REQUIRE, *more, device=None).assert_outcomes(passed=1)
