@@ -501,8 +501,14 @@ def part_of(trace: Trace, process: int | None = None, step: int | None = None) -
         step: N of its range ``ProfilerStep#N``; None for the whole trace, of one step at most.
 
     Raises:
-        TraceError: none is chosen of several, or one that is not there; the message lists them.
+        TraceError: none is chosen of several, or one that is not there; the message lists them. Or
+            processes cannot be told apart.
     """
+    if why := _why_mixed(trace):
+        alone = f"load the trace that torch.profiler wrote of each process instead ({_PAGE})"
+        raise TraceError(
+            f"{trace.source}: {why}, so their kernels cannot be distinguished: {alone}"
+        )
     each = of_each_process(trace)
     sizes = [int((one.activities.kind == KERNEL).sum()) for one in each]
     trace = each[_chosen(trace, "process", process, range(len(each)), lambda: sizes)]
@@ -513,6 +519,24 @@ def part_of(trace: Trace, process: int | None = None, step: int | None = None) -
         trace, "step", step, numbers, lambda: map(len, reading_of(trace, steps).kernels)
     )
     return reading_of(trace, [steps[found]])
+
+
+def _why_mixed(trace: Trace) -> str:
+    """Why kernels may be those of another process, in a file that was put together: processes have
+    one number and equal ids, or one device, where the kernels of some stand with those of others.
+    """
+    calls, acts = trace.calls, trace.activities
+    of_calls, owners = trace.process_of_thread[calls.thread], processes_of_activities(trace)
+    call = _find(calls.correlation, acts.correlation, of_calls, owners)
+    has = np.bincount(call[call != NO_ID], minlength=len(calls))
+    twin = _find(calls.correlation, calls.correlation, of_calls, of_calls) != np.arange(len(calls))
+    ids = calls.correlation[has > 0]
+    if (twin & (calls.correlation != NO_ID) & among(calls.correlation, ids)).any():
+        return "several calls of one process have one correlation id"
+    not_own = acts.correlation[(call == NO_ID) | (np.append(has, 0)[call] > 1)]
+    launches = calls.name.matching(vocabulary.LAUNCH) & (has == 0)
+    mixed = (launches & among(calls.correlation, not_own)).any()
+    return "several processes launch on one device" if mixed else ""
 
 
 def _steps_of(trace: Trace) -> tuple[list[int], list[Round]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,46 @@ def test_of_several_processes_one_has_to_be_chosen(tmp_path: Path) -> None:
         Profile.load(path)
     parts = [names(Profile.load(path, process=number)) for number in (0, 1)]
     assert parts == [names(recorded("memory")), names(recorded("stack"))]
+
+
+@pytest.mark.parametrize("pid", [1, 9], ids=["one number", "two numbers"])
+@pytest.mark.parametrize("ids", [0, 1, 40], ids=["equal ids", "some equal ids", "other ids"])
+@pytest.mark.parametrize("process", [None, 0, 1])
+def test_processes_that_share_a_device_are_refused(
+    tmp_path: Path, pid: int, ids: int, process: int | None
+) -> None:
+    events = [*launched("a", 10, 1), *launched("b", 20, 2)]
+    others = [*launched("c", 11, ids + 1), *launched("d", 21, ids + 2)]
+    for one in others[::2]:
+        one["pid"] = pid
+    events[0]["pid"] = events[2]["pid"] = 1
+    path = written(tmp_path, *events, *others)
+    if (pid, ids) == (1, 40):  # as one process leaves them
+        assert process or names(Profile.load(path, process=process)) == ["a", "c", "b", "d"]
+        return
+    with pytest.raises(
+        TraceError, match=r"so their kernels cannot be distinguished: load the trace"
+    ):
+        Profile.load(path, process=process)
+
+
+def test_a_process_that_shares_one_of_its_devices_is_refused(tmp_path: Path) -> None:
+    path = two_ranks(tmp_path, "memory", "stack")
+    whole = json.loads(path.read_text())
+    moved = next(one for one in whole["traceEvents"][::-1] if one.get("cat") == "kernel")
+    moved["pid"] = moved["args"]["device"] = 0
+    path.write_text(json.dumps(whole))
+    for process in (0, 1):
+        with pytest.raises(TraceError, match="several processes launch on one device, so their"):
+            Profile.load(path, process=process)
+
+
+def test_events_that_stand_there_twice_are_refused(tmp_path: Path) -> None:
+    whole = json.loads(two_ranks(tmp_path, "memory", "stack").read_text())
+    whole["traceEvents"] *= 2
+    (tmp_path / "twice.json").write_text(json.dumps(whole))
+    with pytest.raises(TraceError, match="several calls of one process have one correlation id"):
+        Profile.load(tmp_path / "twice.json", process=0)
 
 
 def test_the_waits_of_another_process_do_not_count(tmp_path: Path) -> None:
