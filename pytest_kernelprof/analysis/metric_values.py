@@ -158,8 +158,12 @@ def device_metrics(
         found["memsets"] = absent("memsets", why)
     unknown = {"registers": kernels & (registers <= 0), "shared_memory": kernels & (shared < 0)}
     unknown |= _by_direction(reading, "memcpy_bytes", copies & (acts.bytes < 0))
+    for way in DIRECTIONS:
+        unknown[f"memcpys_{way}"] = copies & directions(acts.name).are("?")
+        unknown[f"memcpy_bytes_{way}"] |= unknown[f"memcpys_{way}"]
     for name in (one for one, of in unknown.items() if any(_per_round(reading, of))):
-        what = name.replace("_", " ") + (" of each copy" if "memcpy" in name else " of each kernel")
+        what = "direction" if "memcpys" in name else name.replace("_", " ")
+        what += " of each copy" if "memcpy" in name else " of each kernel"
         why = f"not available: the trace does not have the {what}"
         found[name] = replace(absent(name, why), low=0.0)
     return found

@@ -231,9 +231,8 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     def need(self, metric: str) -> int | None:
         """What the kernel has of one of ``OF_WORST_KERNEL``; None where that is not known."""
-        known = getattr(self, metric)
-        is_absent = metric == "registers" and not known  # each kernel has some
-        return known if isinstance(known, int) and not is_absent else None
+        known, least = getattr(self, metric), int(metric == "registers")  # each kernel has some
+        return known if isinstance(known, int) and known >= least else None
 
     @property
     def short_name(self) -> str:
@@ -246,7 +245,7 @@ class Copy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     Attributes:
         name: for example "Memcpy DtoH (Device -> Pageable)".
-        direction: "h2d", "d2h", "d2d" or "p2p".
+        direction: "h2d", "d2h", "d2d" or "p2p"; "?" where its name does not tell.
         bytes: size; None where the trace does not have it. duration_us: microseconds on the device.
         operators, source, allowed: as for kernels.
     """

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import NO_ID, Announced, Bools, Input, Ints, array, numbered
 
-NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
+NOT_THERE, _ZERO, _NO_TIME = map(msgspec.Raw, (b"", b"0", b"null"))
 TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")
 KINDS = 4  # so many kinds of events have a number in their table, at most
 _NO_DIMENSIONS = (0, 0, 0)
@@ -151,7 +151,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
     name: msgspec.Raw = msgspec.Raw(b'""')
     pid: msgspec.Raw = _ZERO
     tid: msgspec.Raw = _ZERO
-    ts: msgspec.Raw = _ZERO
+    ts: msgspec.Raw = _NO_TIME
     dur: msgspec.Raw = _ZERO
     id: msgspec.Raw = msgspec.Raw(b"null")
     args: msgspec.Raw = msgspec.Raw(b"{}")
@@ -217,13 +217,13 @@ def _forms(inputs: InputsRead) -> tuple[msgspec.json.Decoder[list[Any]], ...]:
     hold."""
     args = _ARGS[inputs]
     return (
-        _decoder_of(args, _Microseconds, 0.0, links=False),
-        _decoder_of(args, _Microseconds, 0.0),
-        _decoder_of(args, msgspec.Raw, _ZERO),
+        _decoder_of(args, _Microseconds, float("nan"), links=False),
+        _decoder_of(args, _Microseconds, float("nan")),
+        _decoder_of(args, msgspec.Raw, _NO_TIME),
     )
 
 
-_with_any_args = _decoder_of(_AnyArgs, msgspec.Raw, _ZERO)
+_with_any_args = _decoder_of(_AnyArgs, msgspec.Raw, _NO_TIME)
 _any = msgspec.json.Decoder(list[_AnyEvent])
 _any_args = msgspec.json.Decoder(_AnyArgs)
 _FIELDS = (("name", str), ("pid", int | str), ("tid", int | str), ("dur", float))

@@ -277,6 +277,7 @@ def _as_key(value: Any) -> Any:
 
 _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
+_NO_TIME = "a 'ts' is not a number of microseconds that fits 64 bits - at ts"
 _NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 
 
@@ -403,6 +404,8 @@ def nanoseconds(times: Sequence[msgspec.Raw | float]) -> Ints:
     """Exact int64 nanoseconds from decimal microseconds: text, or floats that lie close enough."""
     if all(isinstance(one, float) for one in times[:1]):
         us = array(times, np.float64)
+        if np.isnan(us).any():
+            raise DoesNotFitError(_NO_TIME)
         whole = np.floor(us)
         found: Ints = whole.astype(np.int64) * 1000
         found += np.rint((us - whole) * 1e3).astype(np.int64)
@@ -420,9 +423,7 @@ def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
 
     for text in texts:  # of 1e900000 the digits alone would take a minute
         if not _NUMBER.fullmatch(text):
-            raise DoesNotFitError(
-                "a 'ts' is not a number of microseconds that fits 64 bits - at ts"
-            )
+            raise DoesNotFitError(_NO_TIME)
     values = [Decimal(bytes(text).decode()) for text in texts]
     return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
 

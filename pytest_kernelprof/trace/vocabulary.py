@@ -120,14 +120,17 @@ def operation_of(name: str) -> str:
 # Copies name the kinds of memory that they go between.
 PAGEABLE = re.compile("Pageable")
 TO_PAGEABLE = re.compile("-> Pageable")
-_DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
+# XPU calls memory of the host M, ROCm spells both out; arrays are on the device.
+_SIDE = "([HDPAM])(?:ost|evice)?"
+_DIRECTION = re.compile(rf"\b(?:Copy)?{_SIDE}(?:[tT]o|2){_SIDE}\b")
+_SIDES = str.maketrans("AM", "DH")
 
 
 @functools.lru_cache(maxsize=4096)
 def direction_of(name: str) -> str:
     """The direction of a memcpy of that name: "h2d", "d2h", "d2d", "p2p", or "?"."""
     match = _DIRECTION.search(name)
-    return f"{match[1]}2{match[2]}".lower() if match else "?"
+    return f"{match[1]}2{match[2]}".translate(_SIDES).lower() if match else "?"
 
 
 # Signs of cold code.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from built import annotation, call, launched, written
+from built import annotation, call, copy, launched, written
 
 from pytest_kernelprof import profile
 from pytest_kernelprof.cli.main import main
@@ -121,6 +121,41 @@ def test_what_no_trace_holds_is_not_judged(trace: Path, capsys: pytest.CaptureFi
         "not judged: max_latency: not recorded with the trace: only kernel_profile(fn) measures it",
     ]
     checked(capsys, trace, "--max-latency", "1s", "--max-kernels", 2, status=1)
+
+
+def test_a_copy_whose_name_does_not_tell_its_direction_may_be_any(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = [call("cudaMemcpyAsync", 20, 2), copy("Memcpy Unknown", 22, 2)]
+    path = written(tmp_path, *launched("gemm", 10, 1), *copies)
+    told, _ = checked(capsys, path, "--max-memcpys", 0, "direction=d2h", status=2)
+    assert told[0] == (
+        "not judged: max_memcpys(d2h): not available: the trace does not have the direction of "
+        "each copy"
+    )
+    checked(capsys, path, "--max-memcpy-bytes", "0 B", "direction=h2d", status=2)
+    checked(capsys, path, "--max-memcpys", 1, "--max-memcpy-bytes", "4 B", status=0)
+
+
+def test_kernels_have_registers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = launched("gemm", 10, 1)
+    for registers in (-3, 0):
+        events[1]["args"]["registers per thread"] = registers
+        path = written(tmp_path, *events)
+        told, _ = checked(capsys, path, "--max-registers", 9, status=2)
+        assert told[0].startswith("not judged: max_registers: registers not known of 1 of 1")
+
+
+@pytest.mark.parametrize("more", [{}, {"pid": "1"}, {"ts": 1e13}], ids=["float", "text", "long"])
+def test_an_event_without_its_time_is_no_event_at_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, object]
+) -> None:
+    events = [*launched("gemm", 10, 1), *launched("gelu", 20, 2)]
+    events[0] |= more
+    del events[3]["ts"]
+    _, told = checked(capsys, written(tmp_path, *events), "--max-kernels", 2, status=2)
+    assert "a 'ts' is not a number of microseconds that fits 64 bits" in told
+    assert "traceEvents[3].ts" in told
 
 
 def test_an_incomplete_trace_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

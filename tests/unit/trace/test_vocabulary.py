@@ -116,9 +116,24 @@ def test_names_that_a_pattern_knows_and_names_that_it_does_not(
     assert [name for name in (*hits, *others) if pattern.search(name)] == hits
 
 
-def test_a_direction_is_where_a_copy_comes_from_and_goes_to() -> None:
-    assert direction_of("Memcpy DtoH (Device -> Pageable)") == "d2h"
-    assert direction_of("Memcpy (Unknown)") == "?"
+@pytest.mark.parametrize(
+    ("name", "direction"),
+    [
+        ("Memcpy DtoH (Device -> Pageable)", "d2h"),
+        ("Memcpy PtoP (Device -> Device)", "p2p"),
+        ("Memcpy HtoH (Host -> Host)", "h2h"),
+        ("Memcpy HtoA (Host -> Array)", "h2d"),
+        ("Memcpy AtoD (Array -> Device)", "d2d"),
+        ("Memcpy M2D (Memory -> Device)", "h2d"),  # XPU
+        ("Memcpy D2M (Device -> Memory)", "d2h"),
+        ("CopyDeviceToHost", "d2h"),  # ROCm
+        ("CopyHostToDevice", "h2d"),
+        ("Memcpy (Unknown)", "?"),
+        ("Memcpy S2D (Shared -> Device)", "?"),
+    ],
+)
+def test_a_direction_is_where_a_copy_comes_from_and_goes_to(name: str, direction: str) -> None:
+    assert direction_of(name) == direction
 
 
 def test_names_are_matched_one_by_one() -> None:
