@@ -454,9 +454,9 @@ def _one_of(keyword: str, value: Any, choices: Sequence[str]) -> str:
     """One of the choices; empty where nothing is given."""
     if value is None:
         return ""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{keyword}={value!r} is not one of {', '.join(choices)}")
-    return str(value)
+    return str.__str__(value)
 
 
 def _directed(metric: str, direction: str) -> str:

@@ -197,13 +197,16 @@ class KernelProfile:
                 they wait for each other.
 
         Raises:
-            MarkerError: a limit is unknown or not of its form; as the block ends, this rank is not
-                in the group.
+            MarkerError: the name is no text, a limit is unknown or not of its form; as the block
+                ends, this rank is not in the group.
             IncompleteProfile: the profiler cannot be used here, or a rank did not come; the
                 message says why.
         """
         own = {limit.key: limit for limit in self._parsed(limits)}
         test = self._test
+        with test.ledger.asking(test.request("kernel_profile.region", limits=("the region",))):
+            if not isinstance(name, str):
+                raise MarkerError(f"region({reprlib.repr(name)}): expected a name as text")
         if test.unmeasured:
             test.ledger.leave_out(test.unmeasured, own.values())
             inside = Region(self._no_profile)

@@ -12,6 +12,7 @@ target and all options were those of the kernel. On AMD the assembly has the num
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import math
@@ -123,7 +124,8 @@ def watch_loading(module: ModuleType) -> bool:
 def _noting(load: Callable[..., Any]) -> Callable[..., Any]:
     def load_and_note(compiled: Any, *args: Any, **kwargs: Any) -> Any:
         found = load(compiled, *args, **kwargs)
-        _note(compiled)
+        with contextlib.suppress(Exception):  # of a Triton with other names
+            _note(compiled)
         return found
 
     return load_and_note
@@ -170,9 +172,8 @@ def _kinds(module: ModuleType) -> list[type]:
 
 def _spills(compiled: Any) -> int | str:
     """The spills of a compiled kernel, or why they are not known."""
-    if (known := _spills_by_itself(compiled)) is not None:
-        return known
-    told = _by_ptxas(compiled)
+    known = _spills_by_itself(compiled)
+    told = _by_ptxas(compiled) if known is None else (0, known)
     return told if isinstance(told, str) else told[1]
 
 

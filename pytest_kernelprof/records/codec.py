@@ -25,7 +25,7 @@ def encode(record: msgspec.Struct) -> bytes:
 
     What is no text (a lone surrogate of an odd file name, in a user's pattern) becomes an escape.
     """
-    plain = msgspec.to_builtins(record)
+    plain = msgspec.to_builtins(record, enc_hook=str.__str__)  # of texts of a type of the user
     try:
         return _canonical(plain, type(record))
     except UnicodeEncodeError:

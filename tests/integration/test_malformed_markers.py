@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from reported import errors_of
@@ -254,3 +255,37 @@ def test_a_run_that_is_to_say_nothing_does_not_tell_it(run) -> None:
 def test_a_registered_marker_of_the_users_own_is_not_told(run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nmarkers =\n  kernels(n): mine\n  max_ops: mine\n  kernel_limit: x")
     assert lines_of_neighbours(run(NEIGHBOURS)) == []
+
+
+def test_texts_may_be_of_a_type_of_the_users_own(run) -> None:
+    path = Path(__file__).parents[1] / "traces" / "mlp.json.gz"
+    result = run(
+        f"""
+import enum
+class Text(str): pass
+class Way(str, enum.Enum):
+    DOWN = "d2h"
+@pytest.mark.max_registers(9, match=Text("nvjet"))
+def test_match(kernel_profile):
+    kernel_profile.load({str(path)!r})
+@pytest.mark.max_memcpys(0, direction=Way.DOWN)
+@pytest.mark.forbid_kernels(Text("clone"))
+def test_direction(kernel_profile):
+    kernel_profile.load({str(path)!r})
+def test_region(kernel_profile):
+    with kernel_profile.region(Text("block")):
+        three()
+def test_no_name(kernel_profile):
+    with kernel_profile.region(5):
+        three()
+""",
+        "--kernelprof-json=run.json",
+        device="auto",
+    )
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "E   max_registers(match='nvjet'): 168 > 9",
+            "E *MarkerError: region(5): expected a name as text*",
+        ]
+    )
