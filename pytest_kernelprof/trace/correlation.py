@@ -524,17 +524,20 @@ def part_of(trace: Trace, process: int | None = None, step: int | None = None) -
 def _why_mixed(trace: Trace) -> str:
     """Why kernels may be those of another process, in a file that was put together: processes have
     one number and equal ids, or one device, where the kernels of some stand with those of others.
+    A call of a runtime and that of its driver inside may have one id.
     """
     calls, acts = trace.calls, trace.activities
     of_calls, owners = trace.process_of_thread[calls.thread], processes_of_activities(trace)
     call = _find(calls.correlation, acts.correlation, of_calls, owners)
     has = np.bincount(call[call != NO_ID], minlength=len(calls))
-    twin = _find(calls.correlation, calls.correlation, of_calls, of_calls) != np.arange(len(calls))
-    ids = calls.correlation[has > 0]
-    if (twin & (calls.correlation != NO_ID) & among(calls.correlation, ids)).any():
+    first = _find(calls.correlation, calls.correlation, of_calls, of_calls)
+    again = (first != np.arange(len(calls))) & (calls.correlation != NO_ID)
+    inside = (calls.thread == calls.thread[first]) & (calls.end <= calls.end[first])
+    inside &= calls.name.codes != calls.name.codes[first]
+    if (again & ~inside & (has[first] > 0)).any():
         return "several calls of one process have one correlation id"
     not_own = acts.correlation[(call == NO_ID) | (np.append(has, 0)[call] > 1)]
-    launches = calls.name.matching(vocabulary.LAUNCH) & (has == 0)
+    launches = calls.name.matching(vocabulary.LAUNCH) & (has == 0) & ~again
     mixed = (launches & among(calls.correlation, not_own)).any()
     return "several processes launch on one device" if mixed else ""
 

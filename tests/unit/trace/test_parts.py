@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built import Event, annotation, call, kernel, launched, written
+from built import Event, annotation, call, kernel, launched, span, written
 from corpus import FOLDER, edited, recorded, two_ranks
 
 from pytest_kernelprof.api import Profile
@@ -179,6 +179,15 @@ def test_a_process_that_shares_one_of_its_devices_is_refused(tmp_path: Path) -> 
     for process in (0, 1):
         with pytest.raises(TraceError, match="several processes launch on one device, so their"):
             Profile.load(path, process=process)
+
+
+def test_a_call_of_a_driver_inside_that_of_a_runtime_may_have_its_id(tmp_path: Path) -> None:
+    inner = span("cuda_driver", "cuLaunchKernel", 10.2, 0.5, correlation=1)
+    path = written(tmp_path, *launched("a", 10, 1), inner, *launched("b", 20, 2))
+    assert names(Profile.load(path)) == ["a", "b"]
+    inner |= {"ts": 12}
+    with pytest.raises(TraceError, match="several calls of one process have one correlation id"):
+        Profile.load(written(tmp_path, *launched("a", 10, 1), inner, *launched("b", 20, 2)))
 
 
 def test_events_that_stand_there_twice_are_refused(tmp_path: Path) -> None:
