@@ -530,6 +530,9 @@ def _why_mixed(trace: Trace) -> str:
     of_calls, owners = trace.process_of_thread[calls.thread], processes_of_activities(trace)
     call = _find(calls.correlation, acts.correlation, of_calls, owners)
     has = np.bincount(call[call != NO_ID], minlength=len(calls))
+    hosts = np.unique(trace.process_of_thread[np.append(trace.operators.thread, calls.thread)])
+    if trace.overheads.name.matching(vocabulary.RECORDING).sum() > max(1, len(hosts)):
+        return "it holds more recordings than processes"
     first = _find(calls.correlation, calls.correlation, of_calls, of_calls)
     again = (first != np.arange(len(calls))) & (calls.correlation != NO_ID)
     inside = (calls.thread == calls.thread[first]) & (calls.end <= calls.end[first])

@@ -33,7 +33,7 @@ _TABLES = {
     "Runtime": "call",
     **dict.fromkeys(ACTIVITY_KINDS, "activity"),
     "cuda_sync": "wait",
-    "overhead": "overhead",
+    **dict.fromkeys(("overhead", "Trace"), "overhead"),
     "python_function": "frame",
 }
 ANNOTATION = "user_annotation"
@@ -132,6 +132,9 @@ def direction_of(name: str) -> str:
     match = _DIRECTION.search(name)
     return f"{match[1]}2{match[2]}".translate(_SIDES).lower() if match else "?"
 
+
+# The span of a whole recording.
+RECORDING = re.compile("^PyTorch Profiler")
 
 # Signs of cold code.
 COLD_OVERHEAD = re.compile(r"lazy function loading|module loading", re.I)

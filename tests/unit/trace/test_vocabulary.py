@@ -54,7 +54,7 @@ from pytest_kernelprof.trace.vocabulary import (
         ("python_function", "frame"),
         ("gpu_user_annotation", ""),
         ("ac2g", ""),
-        ("Trace", ""),
+        ("Trace", "overhead"),
         ("", ""),
     ],
 )
