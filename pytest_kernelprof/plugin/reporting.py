@@ -24,7 +24,7 @@ from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, ou
 from pytest_kernelprof.plugin.items import CUDA_HINT, run_state, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from _pytest._io import TerminalWriter
@@ -325,8 +325,13 @@ def _entries_of(words: str) -> list[code.ReprEntry]:
     return entries
 
 
-_FAR, _PLACE, _MARKS = 12 * " ", "  at ", ("> ", "+ ", "? ", "~ ")
-"""How what stands below a line of code or a row begins, a line of code, and a marked row."""
+_CALL, _MARKS = "  measured at ", ("> ", "+ ", "? ", "~ ")
+_PLACE = ("  at ", _CALL)
+"""How the place of code begins, and a marked row."""
+_CODE = re.compile(r"(  +(\S*\d)? \| )(.*)")
+"""A line of code behind its number, or what stands below one."""
+_FAR = 12 * " "
+"""How what stands below a row begins."""
 
 
 class _Marked(code.ReprEntry):
@@ -336,16 +341,18 @@ class _Marked(code.ReprEntry):
         from pytest_kernelprof.summary.advice import IF_INTENDED
         from pytest_kernelprof.summary.records import TO_DO
 
-        is_below = is_light = False
+        is_light = is_red = False
         for line in self.lines:
             is_light = is_light or line.startswith(f"  {IF_INTENDED}")
             is_light = is_light and not line.startswith(4 * " ") and bool(line.strip())
-            is_red = line.startswith(_MARKS) or (is_below and line.startswith(_FAR))
-            before, label, rest = line.partition(": " if line.startswith(_PLACE) else f" {TO_DO}")
             is_place = line.startswith(_PLACE)
-            is_below = is_place or is_red
+            before, label, rest = line.partition(": " if is_place else f" {TO_DO}")
+            if shown := _CODE.match(line):
+                is_place, before, label, rest = True, shown[1], "", shown[3]
+            is_more = is_red and line.startswith(_FAR)
+            is_red = line.startswith(_MARKS) or is_more or bool(shown and not shown[2])
             tw.write(before + label if rest else "", bold=not is_place, cyan=is_place)
-            tw.line(rest or line, red=is_red, light=is_light)
+            tw.line(rest or line, red=is_red, light=is_light, cyan=is_place and not rest)
 
 
 def fold_failures(config: pytest.Config) -> None:
@@ -377,6 +384,8 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     Args:
         first: of such failures the test and the lines above.
     """
+    from pytest_kernelprof.report.tables import wrapped
+
     at = next((at for at, line in enumerate(lines) if not line.strip()), len(lines))
     shown, below = lines[:at], lines[at:]
     if len(below) < _WORTH_FOLDING:
@@ -386,25 +395,33 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     told = "\n".join(marked or below).replace(test, "")  # the command is of each
     known, said = first.setdefault(re.sub(_OF_EACH, " ", told), (test, shown))
     if known != test:
-        places = (line.split(": ")[0].strip() for line in shown if line.startswith(_PLACE))
-        place = next((f", {one}" for one in places), "")
-        told = units.printable(f"as in {known}{place}; -v shows the rest")
-        lines[:] = [*_without(shown, said), f"  {told}"]
+        same = [one for one in _parts(shown) if one in _parts(said)]
+        labels = [label for _, *below in same for one in below if (label := one.strip(" |^"))]
+        place = next((f", {one[0].strip()}" for one in same if one[0].startswith(_PLACE)), "")
+        file, _, name = known.partition("::")
+        told = f"same as {name if test.startswith(f'{file}::') else known}{place}"
+        told += f": {labels[0]}" if len(labels) == 1 else ""
+        new = (one for one in _parts(shown) if one not in same and not one[0].startswith(_CALL))
+        same_as = wrapped(units.printable(told), _WIDE)
+        lines[:] = [*(line for one in new for line in one), *(f"  {one}" for one in same_as)]
 
 
-def _without(lines: Iterable[str], said: Collection[str]) -> Iterator[str]:
-    """Lines that are not said, each with what stands below it."""
-    is_new = True
+def _parts(lines: Iterable[str]) -> list[list[str]]:
+    """Lines, each with what stands below it in its frame."""
+    parts: list[list[str]] = []
     for line in lines:
-        is_new = is_new if line.startswith(_FAR) else line not in said
-        yield from [line] if is_new else []
+        if parts and (shown := _CODE.match(line)) and not shown[2]:
+            parts[-1].append(line)
+        else:
+            parts.append([line])
+    return parts
 
 
 _OF_EACH = r"(?<=\d)  +[\d.]+(?=  )|\d+\.\d+|(?<=\)) at\s+\S+:\d+|[ \\\n]+"
 """Measured times, the line that has the limits, and where lines are broken."""
 _WORTH_FOLDING = 5
 """Lines."""
-_LONGEST = 300
+_WIDE, _LONGEST = 78, 300
 
 
 def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:

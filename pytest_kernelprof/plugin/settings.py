@@ -210,16 +210,10 @@ class Settings:
     disable = _flag("run the code once, without profiling it; check no limits", "environment")
     require_gpu = _flag("fail tests that need a GPU if there is none (for CI)", "environment")
     warmup = Option[int](
-        _COUNT,
-        "make this number of calls before the first profiled one (default: 1)",
-        default=1,
-        example="3",
+        _COUNT, "calls before the first profiled one (default: 1)", default=1, example="3"
     )
     rounds = Option[int | None](
-        _COUNT,
-        "profile each call N times, in rounds (default: 2; 12 where a time is limited)",
-        "measure",
-        example="24",
+        _COUNT, "profile each call in N rounds (default: 2; 12 for times)", "measure", example="24"
     )
     device = Option[str](
         _one_of("auto", "cuda", "cpu"),
@@ -229,26 +223,18 @@ class Settings:
         marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
     )
     flush_l2 = _flag(
-        "flush the GPU's L2 cache before each timed round (default: true)",
-        default=True,
-        example="False",
+        "flush the L2 cache before timed rounds (default: true)", default=True, example="False"
     )
     stacks = _flag(
-        "record Python stacks, so that blocks and whole tests name source lines too",
-        "measure",
-        example="True",
+        "record Python stacks: blocks and whole tests name lines too", "measure", example="True"
     )
     undecided = Option[str](
-        _one_of("warn", "fail", "pass"),
-        "warn (default), fail or pass when a time is too close to its limit to call",
+        _one_of("warn", "fail", "pass"), "what an undecided time does (default: warn)"
     )
     blind = Option[str](
-        _one_of("error", "not-judged"),
-        "report a test as error (default) or not-judged if its device cannot be profiled",
+        _one_of("error", "not-judged"), "tests whose device cannot be profiled (default: error)"
     )
-    warn_only = _flag(
-        "warn instead of failing: limits, snapshots and comparisons fail no test", "compare"
-    )
+    warn_only = _flag("only warn: limits, snapshots and comparisons fail no test", "compare")
     trace_dir = Option[str | None](
         Kind("string", "a folder", accepts=_is_text, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
@@ -260,47 +246,30 @@ class Settings:
     github = _flag("add results to the step summary, annotate lines (GitHub Actions)", "report")
     benchmark_json = _file("write the times as pytest-benchmark's JSON, for trackers")
     against = Option[tuple[str, ...]](
-        _LINES._replace(
-            expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
-        ),
+        _LINES._replace(expected="a revision, folder or run document", metavar="REV|DIR|RUN.json"),
         "fail tests worse than a git revision (main, HEAD~1), another checkout or an earlier run",
         "compare",
     )
-    against_timeout = _seconds(
-        "end a test on the other code after this many seconds (default: 600)"
-    )
+    against_timeout = _seconds("stop a test on the other code after these seconds (default: 600)")
     against_exact = _flag("compare only counts with a revision, no times (default: false)")
     margin = Option[float | None](
-        _MARGIN,
-        "allow tests to be this much slower than the revision (default: 5 %%)",
-        "compare",
-        example='"8%"',
+        _MARGIN, "allow tests to be so much slower (default: 5 %%)", "compare", example='"8%"'
     )
     against_python = Option[str | None](
         Kind("string", "the python of an environment", accepts=_is_text, metavar="EXE"),
         "compare with another environment: its python runs the same code, or the revision's",
         "compare",
     )
-    against_copy = Option[tuple[str, ...]](
-        _GLOBS, "copy these untracked, generated files to the other code (globs)"
-    )
+    against_copy = Option[tuple[str, ...]](_GLOBS, "copy these untracked files, too (globs)")
     against_prepare = Option[str | None](
         Kind("string", "a command", accepts=_is_text),
         "run this shell command in the folder of the other code before the tests",
     )
     fail_on = Option[tuple[str, ...]](
-        _LINES,
-        "fail by METRIC:MARGIN of an earlier run, one a line, as kernels:0 (default: any count "
-        "that grew)",
+        _LINES, "fail by METRIC:MARGIN of an earlier run (default: any count that grew)"
     )
-    update = _flag(
-        "accept the kernels of each test as its snapshot, which later runs check (in "
-        "__kernelprof__ beside the tests)",
-        "compare",
-    )
-    require_snapshots = _flag(
-        "fail a profiled test whose snapshot is missing or cannot be judged (for CI)", "compare"
-    )
+    update = _flag("accept each test's kernels as its snapshot (in __kernelprof__)", "compare")
+    require_snapshots = _flag("fail tests whose snapshot is missing or not judged (CI)", "compare")
     benchmarks = Option[tuple[str, ...]](
         _FILES, "collect files with Triton's perf_report as tests (globs, as bench_*.py)"
     )
@@ -308,12 +277,8 @@ class Settings:
         _COUNT, "test at most N configurations of a benchmark's plot (default: 12)", default=12
     )
     lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
-    rank_timeout = _seconds(
-        "wait this many seconds for a rank of torch.distributed (default: 120)", 120.0
-    )
-    spread_workers = _flag(
-        "give each pytest-xdist worker one of the GPUs, in turn (default: true)", default=True
-    )
+    rank_timeout = _seconds("wait so many seconds for a rank (default: 120)", 120.0)
+    spread_workers = _flag("give each xdist worker a GPU, in turn (default: true)", default=True)
     revision = Option[str | None](
         None, "the revision or folder that ``against`` names; empty for another environment alone"
     )

@@ -22,10 +22,13 @@ from pytest_kernelprof.summary.records import TO_DO, Remedy, Row, Task
 from pytest_kernelprof.summary.run import failures_of
 from pytest_kernelprof.units import format_time, printable
 
+_OPEN = ("failed", "undecided")
 Code = Callable[[Place], str]
 """A line of code as it is written; empty where that is not known."""
 INDENT = "  "
 """Before each line that is no verdict and no row with a mark."""
+BAR = " | "
+"""Between the number of a line and its code, and before what stands below it."""
 MARGINS = (INDENT, "> ", "+ ", "? ", "- ", "~ ")
 """How lines begin that are no verdicts: marks stand in the indent."""
 _SIGNS = ("+ new", "? perhaps new", "- gone", "~ changed")
@@ -54,60 +57,45 @@ def _lines_of(row: Row, task: Task, bases: Mapping[Source, str]) -> Iterator[str
     """Of one profile; the kernel that a comparison names stands below the call that launched it."""
     profile, shown, found = row.profile, row.shown, row.found
     yield from found
-    sure = list(_details(row))
-    told = (part for one in (*found, *sure) for part in one.split("; "))
-    said = {*told, "; ".join(found), *(one.partition(": ")[0] for one in found)}
+    said = {*found, "; ".join(found), *(one.partition(": ")[0] for one in found)}
     facts = [one for one in task.facts if one not in said]
     facts = facts if task.what.partition(": ")[0] in said else [task.what, *facts]
     labels = {**task.labels, **dict(zip([task.what], task.places[:1], strict=False))}
-    task = task._replace(facts=tuple(facts), labels=labels, call=None)
-    written = written_at(task, code_of)
+    sure, task = task.sure, task._replace(facts=tuple(facts), labels=labels, call=None, sure=())
     foot, rank = verdicts.reservations(shown), f"rank {shown.rank}: " * bool(profile.other_ranks)
     region = f"region {profile.label!r}" if profile.one_shot else profile.label
     unkept = (one for one in profile.verdicts if one.outcome in _OPEN)
     calls = dict.fromkeys(one.place or profile.place for one in unkept)
-    place = f"at {task.lines}" if {*task.places} - {*written} else ""
     where = f"in {region}" if profile.label else ""
     where = wording.compiled_for([profile.environment.capability]) if profile.compiled else where
-    above = _wrapped([where, *sure, place])
-    above += map(plain, task_lines(task, code_of, _STYLE, lambda at: f"at {wording.line_of(at)}: "))
+    above = _wrapped([where, *sure, f"at {task.lines}" if task.places else ""])
+    above += map(plain, task_lines(task, code_of, _STYLE))
     above += _wrapped([f"{rank}{foot}" if foot and foot not in facts else ""])
-    above += [line for at in calls if at and at not in task.places for line in code_lines(at)]
+    others = (at for at in calls if at and at not in task.places)
+    above += (code_line(at, "measured at") for at in others)
     todo = ["", *map(plain, step_lines(task.remedy, _STYLE))] if task.remedy.steps else []
     yield from _indented([*above, *todo, ""])
     yield from what_ran(profile, _STYLE, bases)
 
 
-def _details(row: Row) -> Iterator[str]:
-    """How sure it is what is broken."""
-    for one in row.profile.verdicts:
-        if words := verdicts.detail_of(one):
-            is_alone = len(row.found) == 1 or one.comparison is not None
-            yield words if is_alone else f"{wording.title(one)}: {words}"
-
-
-_OPEN = ("failed", "undecided")
-
-
-def task_lines(
-    task: Task, code: Code, style: Style, lead: Callable[[Place], str]
-) -> Iterator[Line]:
-    """Yield the lines of code to look at, each with what is known of it below the call that it is
-    about; then what else is known.
-
-    Args:
-        lead: what stands before a line of code.
-    """
-    facts, colour = task.facts, style.sign(task.told)[1]
-    for place, text in written_at(task, code).items():
+def task_lines(task: Task, code: Code, style: Style) -> Iterator[Line]:
+    """Yield the lines of code to look at, each behind its number and with what is known of it below
+    the call that it is about; then what else is known."""
+    facts, colour, written = task.facts, style.sign(task.told)[1], written_at(task, code)
+    is_one = len({at.file for at in task.places}) == 1
+    numbers = {at: str(at.line) if is_one else wording.line_of(at) for at in written}
+    width = max(map(len, numbers.values()), default=0)
+    for place, text in written.items():
         own = [words for words in facts if task.labels.get(words) == place]
         facts = tuple(words for words in facts if words not in own)
         told = [style.say(words.replace(f" at {wording.line_of(place)}", "")) for words in own]
-        inside, chains = style.within(len(lead(place))), task.chains.get(place, ())
-        first, *below = _pointed(style.say(text), chains, told, inside.width)
-        yield Span(lead(place), "cyan"), Span(first)
-        yield from ((Span(" " * len(lead(place))), Span(one, colour)) for one in below)
-    yield from (line for words in facts for line in style.sentence(words))
+        told += ["or here"] if not own and " or " in task.lines and place != task.places[0] else []
+        inside = style.within(width + len(INDENT) + len(BAR))
+        first, *below = _pointed(style.say(text), task.chains.get(place, ()), told, inside.width)
+        yield Span(f"{INDENT}{numbers[place]:>{width}}{BAR}", "cyan"), Span(first)
+        bar = Span(f"{INDENT}{'':{width}}{BAR}", "cyan")
+        yield from ((bar, Span(one, colour)) for one in below)
+    yield from (line for words in (*task.sure, *facts) for line in style.sentence(words))
 
 
 def _pointed(
@@ -118,14 +106,14 @@ def _pointed(
     start, end = spans.pop() if len(spans) == 1 else (0, 0)
     if width_of(text) > room and width_of(text[:end]) > room - 3:
         text, start, end = f"...{text[start:]}", 3, 3 + end - start
-    yield text if width_of(text) <= room else f"{tables.head_of(text, room - 3)}..."
+    yield _cut(text, room)
     at, marks = width_of(text[:start]), "^" * min(width_of(text[start:end]), room)
-    lines = list(told) if marks else [f"^ {words}" for words in told]
+    lines = list(told)
     if marks and lines and at + width_of(f"{marks} {lines[0]}") <= room:
         marks, lines = f"{marks} {lines[0]}", lines[1:]
     yield from [" " * at + marks] if marks else []
-    at = at if all(at + width_of(one) <= room for one in lines) else 0
-    yield from (" " * at + one for words in lines for one in wrapped(words, room))
+    at = at if room - at >= min(30, *map(width_of, lines), room) else 0
+    yield from (" " * at + one for words in lines for one in wrapped(words, room - at))
 
 
 def call_in(code: str, operators: Sequence[str]) -> tuple[int, int]:
@@ -191,7 +179,7 @@ def comparison_message(comparison: Comparison) -> str:
     """Return the assertions that do not hold, or may not hold; where; then the table of all
     callables."""
     told = [one for of in _OPEN for one in comparison.verdicts if one.outcome == of]
-    code = [line for at in dict.fromkeys(v.place for v in told) if at for line in code_lines(at)]
+    code = [code_line(at) for at in dict.fromkeys(v.place for v in told) if at]
     heads = [verdicts.comparison_line(comparison, one) for one in told]
     below = [*code, *kernel_tables.callable_lines(comparison), "", f"{TO_DO}{advice.COMPARED}"]
     return "\n".join([*heads, *_indented(below)])
@@ -200,8 +188,8 @@ def comparison_message(comparison: Comparison) -> str:
 def error_message(words: str, place: Place) -> str:
     """Return an error in words: its first sentence, the others below it, and the line; what to do
     comes last."""
-    (head, rest), hint, code = advice.told_by(words), advice.hint_of(words), code_lines(place)
-    told = [*code, "", *_wrapped([f"{TO_DO}{hint}"])] if hint else [*_wrapped([rest]), *code]
+    (head, rest), hint, code = advice.told_by(words), advice.hint_of(words), code_line(place)
+    told = [code, "", *_wrapped([f"{TO_DO}{hint}"])] if hint else [*_wrapped([rest]), code]
     return "\n".join([head, *_indented(told)])
 
 
@@ -230,10 +218,14 @@ def written_at(task: Task, code: Callable[[Place], str]) -> dict[Place, str]:
     return dict([one for one in lines if one[1]][:MOST_LINES])
 
 
-def code_lines(place: Place) -> list[str]:
+def code_line(place: Place, lead: str = "at") -> str:
     """Return the line of code, by its place and as it is written, where that is known."""
-    told = ": ".join(filter(None, [f"at {wording.line_of(place)}", code_of(place)]))
-    return wrapped(told, _STYLE.width)
+    told = ": ".join(filter(None, [f"{lead} {wording.line_of(place)}", code_of(place)]))
+    return _cut(told, _STYLE.width)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if width_of(text) <= room else f"{tables.head_of(text, room - 3)}..."
 
 
 def what_ran(profile: Profile, style: Style, bases: Mapping[Source, str]) -> list[str]:

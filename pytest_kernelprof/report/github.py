@@ -132,15 +132,17 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     is_foreign = row.told in FAILED_OTHERWISE and not any(hint_of(one.text) for one in row.causes)
     lead = "" if is_foreign else "kernelprof: "
     title = f"{lead}{task.what} ({task.test})"
-    title += f" and {wording.count(tests - first.tests, 'more test')}" if others else ""
-    lines = [line for problem, task in told for line in _lines(problem, task, title)]
+    whole = "; ".join([title, *(f"{other.what} ({other.test})" for _, other in others)])
+    lines = list(_lines(first, task, title))
+    for problem, other in others:
+        lines += ["", *_lines(problem, other, "")]
     same_file = [one for one in task.places if one.file == task.places[0].file]
     return Annotation(
         failed,
         warned=not failed and row.told != "to update",
         tests=tests,
         places=tuple(filter(None, dict.fromkeys((*task.places[:1], row.place, row.test.place)))),
-        title=title,
+        title=whole,
         lines=tuple(lines[not lines[:1] or not lines[0] :]),
         last=max(same_file, key=lambda one: one.line, default=None),
     )
@@ -151,11 +153,12 @@ def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
     name = "" if problem.tests > 1 or task.test in title else task.test
     head = ": ".join(filter(None, [name, "" if task.what in title[:_LONGEST_TITLE] else task.what]))
     yield from [head] if head else []
-    yield from [f"at {task.lines}"] if " or " in task.lines else []
-    yield from (words.replace(f" at {task.lines}", "") for words in task.facts)
+    yield from [f"launched at {task.lines}"] if " or " in task.lines else []
+    yield from (words.replace(f" at {task.lines}", "") for words in (*task.sure, *task.facts))
     steps = task.remedy.steps
     yield from [""] if steps else []
-    yield from (": ".join(filter(None, one)) for one in steps)
+    for does, command in steps:
+        yield from [f"{does}:", command] if command else [does]
 
 
 def notice_of(run: Run) -> str:

@@ -1,5 +1,5 @@
-"""A run as GitHub's Markdown: the verdict; a table of where to look, what is wrong and what to do;
-details folded."""
+"""A run as GitHub's Markdown: the verdict; a table of what is wrong, where, and what to do; details
+folded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_NOTES, _MOST_KERNELS = 10, 3
+_MOST_NOTES, _MOST_KERNELS, _MOST_WHYS = 10, 3, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 900  # and for the titles of the folds
 _WIDEST = 90
@@ -63,8 +63,8 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
             made[what] += 1
             kept[what] += [lines] if lines else []
     rows, folds, changed = ([*chain(*kept[one])] for one in ("task", "detail", "change"))
-    problems = enumerate(summary.problems)
-    left = [one for at, one in problems if at >= made["detail"] or not _has_details(one)]
+    shown = summary.problems[: made["detail"]]
+    left = [one for one in summary.problems if one not in shown or not _has_commands(one)]
     told = [*head, *([*_TABLE, *rows, ""] if rows else []), *folds, *_commands(left)]
     differ = (one.comparison for one in listed(summary).changed if one.comparison is not None)
     results = Counter(RESULTS[result_of(one)] for one in differ)
@@ -110,18 +110,27 @@ def _inside(words: str) -> str:
 
 
 def _row(problem: Problem, link: Link) -> list[str]:
-    """Where, what is wrong with which test, what to do."""
+    """What is wrong with which test, at which lines, why; what to do."""
     task, told = task_of(problem), _told(problem, link)
     whose = f"in {code(task.test)}" if problem.tests == 1 else f"({text(task.test)})"
-    held = text(task.what).replace(" > ", "&nbsp;>&nbsp;")  # no line ends there
-    what = f"**{held}** {whose}" if task.what else whose
+    held = text(task.what.replace("->", "→")).replace(" > ", "&nbsp;>&nbsp;")  # no line ends there
+    why = [f"**{held}** {whose}" if task.what else whose]
+    facts = (*task.sure, *task.facts)[:_MOST_WHYS]
+    is_open = task.lines.endswith("...") or not task.places
     written = written_at(task, lambda one: code_of(one) if link(one) else "")
-    lines = [f"{at.line}: " * (len(written) > 1) + code(one) for at, one in written.items()]
+    for at in () if is_open else task.places:
+        whole = (_shown(wording.line_of(at), link(at)), code(written.get(at, "")))
+        either = "or " * (" or " in task.lines and at != task.places[0])
+        own = [one for one in facts if task.labels.get(one) == at]
+        here = (told(one.replace(f" at {wording.line_of(at)}", "")) for one in own)
+        why += [either + ": ".join(filter(None, whole)), *here]
+        facts = tuple(one for one in facts if one not in own)
+    why += [_shown(task.lines, None)] if is_open else []
+    why += map(told, facts)
     does = (task.remedy.first, task.remedy.shown)
     todo = "<br>".join(told(one[:1].upper() + one[1:]) for one in does if one)
-    where = _linked(task.lines, task.places, link)
-    cells = (_SIGNS[MARKS[task.told].tone], where, "<br>".join([what, *lines]), todo)
-    return [f"| {' | '.join(cells)} |"]
+    todo = todo.replace(" % ", "&nbsp;% ")
+    return [f"| {_SIGNS[MARKS[task.told].tone]} | {'<br>'.join(why)} | {todo} |"]
 
 
 def _told(problem: Problem, link: Link) -> Callable[[str], str]:
@@ -135,23 +144,25 @@ def _told(problem: Problem, link: Link) -> Callable[[str], str]:
     leads = ((shown, {*map(link, several)}) for shown, several in found.items())
     # Files of one name may be in several folders.
     urls = {shown: several.pop() for shown, several in leads if len(several) == 1}
-    return partial(_with_code, urls=urls)
+    return lambda words: _with_code(line(words, _LONGEST_CAUSE).replace("->", "→"), urls)
 
 
 def _detail(
     problem: Problem, link: Link, bases: Mapping[Source, str], *, opened: bool
 ) -> list[str]:
-    """The commands, what the row does not say, kernels and ranks of the first tests."""
+    """What the row does not say, kernels and ranks of the first tests, the commands."""
     task, told, ran = task_of(problem), _told(problem, link), _ran(problem)
-    facts = [f"- {told(line(one, _LONGEST_CAUSE))}" for one in task.facts]
-    inside = [*_commands([problem]), *facts, *([""] if facts else [])]
+    facts = [f"- {told(one)}" for one in (*task.sure, *task.facts)[_MOST_WHYS:]]
+    inside = [*facts, *([""] if facts else [])]
     for row in ran:
         lines = dedent("\n".join(what_ran(row.profile, Style(_WIDEST), bases))).split("\n")
         inside += [f"**{text(row.name)}:**"] if len(problem.rows) > 1 else []
         inside += [*fence(lines), ""]
-    of = "Commands and kernels of" if ran else "Commands for"
-    named = f"{of} <b>{tag_text(task.test)}</b>"
-    return details(named, inside[:-1], opened=opened) if _has_details(problem) else []
+    of = "Kernels" if ran else "Causes"
+    if _has_commands(problem):
+        of, inside = f"{of} and commands", [*inside, *_commands([problem])]
+    named = f"{of} of <b>{tag_text(task.test)}</b>"
+    return details(named, inside[:-1], opened=opened) if inside else []
 
 
 def _ran(problem: Problem) -> list[Row]:
@@ -160,8 +171,9 @@ def _ran(problem: Problem) -> list[Row]:
     return [one for one in rows if one.told in ("failed", "to update")][:_MOST_KERNELS]
 
 
-def _has_details(problem: Problem) -> bool:
-    return bool(_ran(problem) or task_of(problem).facts)
+def _has_commands(problem: Problem) -> bool:
+    """Whether its details have its commands: one updates the snapshots of all tests."""
+    return bool(_ran(problem)) and problem.rows[0].told != "to update"
 
 
 def _with_code(words: str, urls: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -177,7 +189,7 @@ def _shown(words: str, url: str | None) -> str:
     return f"[{held}]({url})"
 
 
-_TABLE = ("| | where | what is wrong | to do |", "|:-:|---|---|---|")
+_TABLE = ("| | what is wrong | to do |", "|:-:|---|---|")
 _What = Literal["task", "detail", "change"]
 
 
@@ -198,14 +210,6 @@ def _change_of(one: Row) -> list[str]:
     sign, named = _SIGNS[MARKS[one.told].tone], (os.path.basename(one.file), one.name)
     named_in_code = code("::".join(filter(None, named)))
     return [f"- {sign} {named_in_code}: {text(change_words(one), _LONGEST_NOTE)}"]
-
-
-def _linked(words: str, places: Sequence[Place], link: Link) -> str:
-    """Lines of code, as a link to them where they have an address."""
-    lines = [one.line for one in places if one.file == places[0].file]
-    url = link(places[0]) if places else ""
-    url += f"-L{max(lines)}" if url and len(lines) > 1 and lines[0] == min(lines) else ""
-    return _shown(words, url)
 
 
 def _size(told: str) -> int:

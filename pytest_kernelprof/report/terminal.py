@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_kernelprof.records.comparison import LIMIT_OF, MetricDelta, ProfileComparison
 from pytest_kernelprof.records.document import Run
@@ -17,10 +17,10 @@ from pytest_kernelprof.report.failure import Code, code_of, step_lines, task_lin
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import Colour, Column, Line, Span, Style, Table, left, wrapped
 from pytest_kernelprof.summary import comparisons, records, wording
-from pytest_kernelprof.summary.advice import MOST_TASKS, commands_of
+from pytest_kernelprof.summary.advice import MOST_TASKS, commands_of, signed_words
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Entry, Problem, Row, Task, Told
 from pytest_kernelprof.summary.run import Summary, listed, summary_of
-from pytest_kernelprof.summary.verdicts import delta_line
+from pytest_kernelprof.summary.verdicts import delta_line, size_words
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
@@ -32,17 +32,12 @@ _MOST_TESTS, _MOST_CHANGED, _MOST_NOTES = 8, 60, 3
 _SIGN, _INDENT = 2, 4
 
 
-def write_report(
-    terminal: pytest.TerminalReporter,
-    run: Run,
-    *,
-    brief: bool = False,
-    only: Collection[str] | None = None,
-    told: Collection[str] = (),
-    warn_only: bool = False,
-) -> None:
-    """Write what a run says, as wide as the terminal; nothing if there is nothing to say. See
-    ``report_lines``."""
+def write_report(terminal: pytest.TerminalReporter, run: Run, **asked: Any) -> None:
+    """Write what a run says, as wide as the terminal; nothing if there is nothing to say.
+
+    Args:
+        asked: what ``report_lines`` takes.
+    """
     summary = summary_of(run)
     found = summary.rows or summary.problems or summary.open or summary.compared
     if found or any(one.comparisons for one in run.tests):
@@ -50,10 +45,7 @@ def write_report(
         heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
         terminal.section(printable(heading))
         style = tables.style_of(terminal)
-        lines = report_lines(
-            summary, style, brief=brief, only=only, told=told, warn_only=warn_only, code=code_of
-        )
-        tables.write_lines(terminal, lines)
+        tables.write_lines(terminal, report_lines(summary, style, code=code_of, **asked))
 
 
 def report_lines(
@@ -89,9 +81,11 @@ def report_lines(
     is_red = bool(summary.problems) and style.verbosity <= 0
     groups = () if is_red else groups_of(summary, found.changed, rest, left_out)
     listed_groups = by_device(_listed_groups(summary, groups))
-    changed = [f"{one.name}: {change_words(one)}" for one in found.changed if is_red]
-    changed = wording.first_of(changed, _MOST_TESTS, "{} more changed: -v lists all")
-    below = [line for words in changed for line in style.sentence(words)]
+    differ = found.changed if is_red else ()
+    changes = [Task("", change_words(one), one.name, told=one.told) for one in differ]
+    below = [line for one in changes[:_MOST_TESTS] for line in _task_lines(one, code, style)]
+    more = f"{len(changes) - _MOST_TESTS} more changed: -v lists all"
+    below += style.sentence(more) if changes[_MOST_TESTS:] else []
     below += _against_lines(summary, style, whole=not is_red)
     below += () if brief or is_red else _totals_lines(summary, style)
     left = style.sentence(found.left) if found.left and all_listed else []
@@ -120,21 +114,23 @@ def _head_lines(
         room = max(0, room - len(line) - 1)  # only what fails is red
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += tables.labelled("unfinished", missing, style)
-    was_short = False
+    last = ""
     for one in summary.tasks:
-        task, is_short = one, len(one.remedy.tests) == 1 and one.remedy.tests[0] in told
-        if is_short:  # the failure says the rest
-            task = one._replace(places=(), facts=(), remedy=records.Remedy(one.remedy.first))
+        task, kind = one._replace(sure=()), f"{one.told}"  # its failure says how sure that is
+        if len(one.remedy.tests) == 1 and one.remedy.tests[0] in told:  # and the rest
+            task = task._replace(places=(), facts=(), remedy=records.Remedy(one.remedy.first))
         elif one.told == "to update":  # by one command for all, below
-            task = one._replace(remedy=one.remedy._replace(command=""))
-        lines += [] if was_short and is_short else [()]
+            task = task._replace(remedy=one.remedy._replace(command=""))
+        else:
+            kind = ""
+        lines += [] if kind and kind == last else [()]
         lines += _task_lines(task, code, style)
-        was_short = is_short
+        last = kind
     problems = enumerate(summary.problems)
     left = [one for at, one in problems if at >= MOST_TASKS or one.rows[0].told == "to update"]
     for does, command in commands_of(left):
         pasted = tables.command_lines(style.say(command), style.width - _INDENT)
-        lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _INDENT)]
+        lines += [(), *style.sentence(f"{does}:", "bold"), *_indented(pasted, _SIGN)]
     return lines
 
 
@@ -148,7 +144,7 @@ def _task_lines(one: Task, code: Code, style: Style) -> Iterator[Line]:
         mark = Span(" " * _SIGN) if at else Span(left(sign, _SIGN), colour)
         name = Span(line.removeprefix(there).removeprefix(what))
         yield mark, Span(there, "cyan"), Span(what, "bold"), name
-    below = task_lines(one, code, inside, lambda at: f"{' ' * _INDENT}{at.line}  ")
+    below = task_lines(one, code, inside)
     yield from ((Span(" " * _SIGN), *told) for told in (*below, *step_lines(one.remedy, inside)))
 
 
@@ -458,8 +454,8 @@ def change_words(one: Row) -> str:
     paired = one.comparison.paired
     share = (_range_cell(one) or _share_cell(one)) if paired is not None and paired.pairs else ""
     timed = [f"GPU time {share}"] if share else []
-    whys = ("; ".join(wording.located(each)) for each in one.causes[:MOST_CAUSES])
-    return "; ".join([result, *timed, *beside_words(one, ()), *whys])
+    whys = signed_words(one.causes[:MOST_CAUSES], on_cpu=one.profile.on_cpu)
+    return ": ".join(filter(None, [result, "; ".join([*timed, *beside_words(one, ()), *whys])]))
 
 
 def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> str:
@@ -473,16 +469,17 @@ def more_words(row: Entry, causes: Sequence[Cause], shown: Collection[str]) -> s
 
 
 def beside_words(row: Row, shown: Collection[str]) -> list[str]:
-    """Return what of a row has changed and has no column, and how sure its change is.
+    """Return why a row took long; what of it has changed and has no column, and how sure that is.
 
     Args:
         shown: the keys of the columns.
     """
-    if (compared := row.comparison) is None:
-        return []
-    found = _changes_beside(compared, shown)
-    is_said = compared.source == "snapshot" or row.told in records.NEEDS_A_LOOK
-    return list(filter(None, [*found, "" if is_said else comparisons.why_of(compared)]))
+    found = [size_words(row.profile)]
+    if (compared := row.comparison) is not None:
+        is_said = compared.source == "snapshot" or row.told in records.NEEDS_A_LOOK
+        why = "" if is_said else comparisons.why_of(compared)
+        found += [*_changes_beside(compared, shown), why]
+    return list(filter(None, found))
 
 
 def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iterator[str]:

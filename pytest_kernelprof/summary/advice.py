@@ -17,7 +17,12 @@ from pytest_kernelprof.records.profile import Cause, Copy, Kernel, Place, Profil
 from pytest_kernelprof.summary import records, wording
 from pytest_kernelprof.summary.kernels import new_kernels, slower_kernels
 from pytest_kernelprof.summary.records import RERUN, Entry, Hint, Problem, Remedy, Row, Task
-from pytest_kernelprof.summary.verdicts import offending_calls, offending_kernels, verdict_line
+from pytest_kernelprof.summary.verdicts import (
+    detail_of,
+    offending_calls,
+    offending_kernels,
+    verdict_line,
+)
 from pytest_kernelprof.units import printable
 
 MOST_TASKS = 6
@@ -70,7 +75,7 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
 def tasks_of(problems: Sequence[Problem], most: int = MOST_TASKS) -> tuple[Task, ...]:
     """Return where to look and what to do about each problem, the worst first; of very many the
     first."""
-    left = Task("", f"{len(problems) - most} more: -v lists all", "", Remedy(""))
+    left = Task("", f"{len(problems) - most} more: -v lists all", "")
     return (*map(task_of, problems[:most]), *([left] if len(problems) > most else []))
 
 
@@ -108,21 +113,30 @@ def task_of(problem: Problem) -> Task:
     each = list(_found(problem, what))
     left = sum(tests for _, tests in each[_MOST_EACH:])
     found = [words for words, _ in each[:_MOST_EACH]] + [f"and {left} more"] * (left > 0)
-    todo = problem.remedy.what.lower()
-    known_whys = _whys(worst, said, lines, places)
-    whys = {words: at for words, at in known_whys if words.lower() != todo}
+    remedy, known_whys = problem.remedy, _whys(worst, said, lines, places)
+    whys = {words: at for words, at in known_whys if words.lower() != remedy.what.lower()}
     aside = {words: at for words, at in whys.items() if words.startswith(wording.ASIDE)}
     if (left_out := len(whys) - len(aside) - 1) >= _MOST_WHYS:
         first, at_first = next(iter(whys.items()))
-        whys = {f"{first}; {left_out} others": at_first, **aside}
+        others = "" if wording.OFTEN in first else f"; {left_out} others"
+        whys = {f"{first}{others}": at_first, **aside}
+    sure = tuple(_sure_of(worst)) if problem.tests == 1 and isinstance(worst, Row) else ()
     facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
     labels = {words: at for words, at in whys.items() if at is not None}
-    if worst.causes and worst.causes[0].place in {*places} - {call, None}:
-        labels[excess] = worst.causes[0].place
+    if worst.causes and (at := worst.causes[0].place or worst.place) in places:
+        labels[excess] = at
     profile = worst.profile if isinstance(worst, Row) else None
     chains = {at: _chains_at(profile, at) for at in places if profile is not None}
-    shown = tuple(filter(None, facts))
-    return Task(lines, what, named, problem.remedy, places, worst.told, call, shown, labels, chains)
+    facts = tuple(one for one in facts if one and one not in "; ".join(sure).split("; "))
+    return Task(lines, what, named, remedy, places, worst.told, call, sure, facts, labels, chains)
+
+
+def _sure_of(row: Row) -> Iterator[str]:
+    """How sure it is what is broken."""
+    for one in row.profile.verdicts:
+        if words := detail_of(one):
+            is_alone = len(row.found) == 1 or one.comparison is not None
+            yield words if is_alone else f"{wording.title(one)}: {words}"
 
 
 def _chains_at(profile: Profile, place: Place) -> frozenset[tuple[str, ...]]:
@@ -134,6 +148,8 @@ def _chains_at(profile: Profile, place: Place) -> frozenset[tuple[str, ...]]:
     events: list[Kernel | Wait | Copy] = [profile.kernels[at] for at in differ]
     events += (judged.kernels[at] for at in offending_kernels(profile, judged))
     events += [judged.waits[at] for at in waits] + [judged.copies[at] for at in copies]
+    if len({bool(one.metric) for one in profile.verdicts if one.outcome == "failed"}) > 1:
+        events = [*judged.kernels]  # limits on names and on numbers are about different ones
     return frozenset(one.operators for one in events if wording.source_place(one.source) == place)
 
 
@@ -181,11 +197,13 @@ def _whys(
         is_said = any(f" {_NUMBER.sub('', part)}".endswith(end) for part in what.split("; "))
         is_said = is_said or worst.causes[at].text in worst.found[:_MOST_FOUND]
         if (at and one.sign) or not is_said:
-            is_here = wording.cause_lines(one) == lines
+            own = wording.cause_lines(one)
+            is_here, own = own == lines, own.replace(lines, "")
             left = Cause(text, sign=one.sign) if is_here else structs.replace(one, text=text)
             for told in wording.located(left):
                 here = (p for p in places if f" at {wording.line_of(p)}," in f"{told},")
-                is_alone = is_here and len(places) == 1 and " at " not in told
+                is_aside = own or " at " in told or told.startswith(wording.ASIDE)
+                is_alone = len(places) == 1 and not is_aside
                 yield told, places[0] if is_alone else next(here, None)
 
 
@@ -225,6 +243,14 @@ def _what_of(worst: Entry, cause: Cause | None) -> str:
     is_slower = words.startswith(wording.SLOWER)
     is_whole = words == wording.without_operators(first.text) and not is_slower
     return f"{found}; {words}" if words and is_whole and words not in found else found
+
+
+def signed_words(causes: Iterable[Cause], *, on_cpu: bool) -> Iterator[str]:
+    """Yield causes, each with a word for its sign, and where it is: ``kernel gone:
+    vectorized_elementwise [mul] at model.py:14``."""
+    for one in causes:
+        told = "; ".join(wording.located(structs.replace(one, sign="")))
+        yield f"{_SIGNED[one.sign].format(_NOUNS[on_cpu])}{told}"
 
 
 _SIGNED = {"": "", "+": "added {}: ", "-": "{} gone: "}
@@ -362,7 +388,7 @@ def intended_words(
     most, worse = _slowest(over), {delta.name for one in failed for delta in one.worse}
     on = _on("cpu" if any(one.counted == "operators" for one in failed) else "cuda")
     sources = {one.source for one in failed}
-    until = "" if "environment" in sources else f" until {base or 'the baseline'} has it"
+    until = "" if "environment" in sources else f" until {base or 'the baseline'} has this change"
     if most > 0 and not worse:
         margin = f"{_margin_words(most, '' if told else at)}{until}"
         return f"{IF_INTENDED}, {f'{told[0]} and' if told else 'allow'} {margin}"
@@ -404,12 +430,13 @@ def fix_words(causes: Sequence[Cause], *, on_cpu: bool) -> str:
     if new := [wording.brief(one) for one in causes if one.sign == "+"]:
         if all(_NUMBER.sub("", one).endswith(_COPY) for one in new):
             return f"avoid the added {'copies' if new[1:] else 'copy'} (keep layout and dtype)"
-        return f"remove the added {_NOUNS[on_cpu]}{'s' * bool(new[1:])}"
+        which = f"{_NOUNS[on_cpu]}s, or fuse them" if new[1:] else f"{_NOUNS[on_cpu]}, or fuse it"
+        return f"remove the added {which} (torch.compile)"
     if rank := _of_one_rank(causes):
         return f"remove the kernel that only rank {rank} launches"
     slower = _after(wording.SLOWER, causes)
     named = f"these {len(slower)} kernels" if slower[1:] else "".join(slower).partition(",")[0]
-    return f"undo what slows down {named}" if slower else "undo the change"
+    return f"find what slows down {named} (shapes, dtype, layout)" if slower else "undo the change"
 
 
 def _of_one_rank(causes: Iterable[Cause]) -> str:
@@ -439,7 +466,7 @@ _CURES = {
     **dict.fromkeys(("cuda", "throughput", "bandwidth"), "make the slowest kernel faster"),
     "latency": "spend less time on the host (CUDA graph, torch.compile)",
     "launch": "spend less time on the host (CUDA graph, torch.compile)",
-    **dict.fromkeys(("syncs", "would"), "keep values on the GPU"),
+    **dict.fromkeys(("syncs", "would"), "keep values on the GPU (no .item() or .cpu())"),
     "memcpys": "copy less often",
     "memcpy": "copy less",
     "peak": "allocate less",
@@ -472,7 +499,7 @@ def cure_words(profile: Profile, verdicts: Sequence[Verdict], causes: Sequence[C
         faster = f"{_NUMBER.sub('', name.rpartition('; ')[2])} faster"
         if ", from aten::" in chain:  # a kernel of a library, which nobody edits
             at = f" at {wording.line_of(one.place)}" if one.place else ""
-            faster = f"{chain.rpartition(' ')[2]}{at} cheaper (shapes, dtype, layout)"
+            faster = f"the {chain.rpartition('::')[2]}{at} cheaper (shapes, dtype, layout)"
         what = what.replace("the slowest kernel faster", faster) if takes else what
     if over and (any(one.sign == "+" for one in causes) or _of_one_rank(causes)):
         what = fix_words(causes, on_cpu=any(one.device == "cpu" for one in over))

@@ -239,6 +239,7 @@ class Task(NamedTuple):
         lines: to look at, or the file. what: what is wrong, shortly. test: or how many.
         places: the lines. told: how the worst of the tests is marked. call: the line of the test
             that made the call.
+        sure: of one test, how sure what is wrong is: ``+25.0 %, 99 % CI 248.0..252.0us``.
         facts: of several tests what is wrong with each, then the causes that ``what`` does not say;
             of one these causes, then what else is wrong.
         labels: by such a fact the one of ``places`` that it is about, if it is about one.
@@ -248,10 +249,11 @@ class Task(NamedTuple):
     lines: str
     what: str
     test: str
-    remedy: Remedy
+    remedy: Remedy = Remedy("")
     places: tuple[Place, ...] = ()
     told: Told | None = None
     call: Place | None = None
+    sure: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     labels: Mapping[str, Place] = {}
     chains: Mapping[Place, frozenset[tuple[str, ...]]] = {}

@@ -397,10 +397,10 @@ def _words_of(
         open_words: what was not judged.
     """
     kinds, told = counts.kinds, counts.told
-    limited = wording.count(kinds["limited"], "test")
+    limited, their = wording.count(kinds["limited"], "test"), "their snapshots"
     broken = _counted(
         (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
-        (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
+        (kinds["exceeding"], f"of {limited} exceeds its snapshot", f"of {limited} exceed {their}"),
     )
     is_well = not broken and not kinds["worse"] and (kinds["limited"] or not compared)
     failed, errors = told["failed otherwise"], told["error"]

@@ -295,6 +295,13 @@ def reservations(profile: Profile) -> str:
     return "; ".join(filter(None, [", ".join(known), *_remarks(profile)]))
 
 
+def size_words(profile: Profile) -> str:
+    """Why it took long to profile, and how it takes less; empty if it did not."""
+    counted = wording.count(profile.kernel_count, "operator" if profile.on_cpu else "kernel")
+    told = f"{counted} in a call take long to profile: measure fewer steps, or a part of them"
+    return told if profile.kernel_count >= 10_000 else ""
+
+
 def _remarks(profile: Profile) -> Iterator[str]:
     if would_wait := wording.value_of(profile, "would_wait"):
         times = wording.count(int(would_wait), "time")
@@ -302,6 +309,7 @@ def _remarks(profile: Profile) -> Iterator[str]:
     if profile.in_place:
         yield f"changes {', '.join(profile.in_place)} in place"
     yield _bound_words(profile)
+    yield size_words(profile)
     if profile.conditions.disturbed or profile.conditions.throttled_blocks:
         yield wording.conditions(profile.conditions)
 
@@ -450,14 +458,9 @@ def _found_by(verdicts: Sequence[Verdict], revision: str) -> Iterator[str]:
             elif one.outcome == "failed":
                 words = values or "exceeded"
                 words = words if one.metric else _names(one).partition("; ")[0]
-            words += wording.on_ranks(one)
-            yield f"{what}: {words}{was_words(one, was, names[source])}"
-
-
-def was_words(verdict: Verdict, was: Mapping[str, str], base: str) -> str:
-    """What a baseline has of a broken limit's count; empty where ``counts_before`` has nothing."""
-    counted = "" if verdict.qualifier else was.get(verdict.limit, "")
-    return f" (was {counted} in {base})" if counted else ""
+            before = "" if one.qualifier else was.get(one.limit, "")
+            before = f" (was {before} in {names[source]})" if before else ""
+            yield f"{what}: {words}{wording.on_ranks(one)}{before}"
 
 
 def _slower(found: compared.ProfileComparison | None) -> str:
@@ -582,7 +585,7 @@ def _change_cause(change: compared.KernelChange, names: Mapping[str, str]) -> Ca
         return Cause(f"{wording.SLOWER}{words}, {wording.changed('us', *us)}", place)
     if change.kind == "moved":
         was, at = (", ".join(map(str, one)) for one in (change.before, change.positions))
-        moved = f" was kernel {was}, is kernel {at}" if was and at else ""
+        moved = f" was kernel {was}, is now kernel {at}" if was and at else ""
         return Cause(f"order changed: {words}{moved}", place)
     if before is None or now is None:
         words = with_chain(words, wording.chain(kernel.operators, kernel.name))
@@ -649,7 +652,7 @@ def offending_kernels(profile: Profile, judged: Profile) -> dict[int, str]:
             whys |= dict.fromkeys(matching, f"matches {pattern!r}")
         elif not is_known and not one.allowed:
             whys |= dict.fromkeys(map(_kind_of, counted), "none is allowed")
-        elif not is_known:
+        elif not is_known and len(judged.kernels) >= judged.kernel_count:  # all are kept
             often = _often(list(map(_kind_of, counted)))
             whys |= dict.fromkeys(filter(None, [often]), wording.OFTEN)
     diffs = (one.comparison.kernels for one in profile.verdicts if one.comparison is not None)
@@ -755,7 +758,8 @@ def _launched(verdict: Verdict, profile: Profile) -> Cause:
     if not verdict.allowed or len(lines) == 1:
         place = cause.place
     tells_lines = often or not verdict.allowed or "; " in cause.text
-    known = lines if len(lines) == 1 or not tells_lines else ()
+    is_few = len(lines) == 1 or (not often and len(lines) <= 3 and all(k.source for k in kernels))
+    known = lines if is_few or not tells_lines else ()
     return Cause(cause.text, place, lines=known[:_MOST_LINES])
 
 

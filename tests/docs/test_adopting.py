@@ -48,7 +48,9 @@ def test_a_model_that_launches_more_fails_its_mixin(pytester: pytest.Pytester, p
     project.change("models.py", "self.down(", "self.down(1.0 * ")
     result = project.run()
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 6 > 5", "  at models.py:18: *"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 6 > 5", "  at models.py:18", "    18 | return self.down(1.0 [*] *"]
+    )
 
 
 def test_a_step_of_a_worker_that_launches_more_fails(

@@ -178,7 +178,7 @@ def of_failures(text: str) -> Facts:
 
 _BLOCK = re.compile(r"^(`{3,})\w*\n.*?^\1$\n?", re.M | re.S)
 _DETAILS = re.compile(
-    r"^<details(?: open)?><summary>(?:Commands (?:and kernels of|for) )<b>(.*?)</b></summary>$",
+    r"^<details(?: open)?><summary>(?:Kernels|Causes)(?: and commands)? of <b>(.*?)</b></summary>$",
     re.M,
 )
 _NO_REMEDY = {"crash"}
@@ -187,7 +187,7 @@ _NO_REMEDY = {"crash"}
 
 def of_markdown(text: str) -> Facts:
     """The step's summary."""
-    text = text.replace("<wbr>", "")
+    text = text.replace("<wbr>", "").replace("→", "->")
     plain = re.sub(r"\\([^\w\s])", r"\1", text)
     heading, *rest = plain.splitlines()
     failed: dict[str, set[str]] = {}
@@ -198,15 +198,16 @@ def of_markdown(text: str) -> Facts:
         for name, below in zip(parts[::2], parts[1::2], strict=True)
     ]
     for row in re.findall(r"^\| \S+ \| .* \|$", text, flags=re.M):
-        sign, where, what, todo = row[2:-2].split(" | ")
-        wrong, name = _wrong_and_name(what.partition("<br>")[0])  # below are lines of code
+        sign, what, todo = row[2:-2].split(" | ")
+        wrong, *lines = what.split("<br>")  # below are lines of code, and why
+        wrong, name = _wrong_and_name(wrong)
         at = next((at for at, (title, _) in enumerate(details) if title == name), None)
         below = "" if at is None else details[at][1]
         details = details if at is None else details[at + 1 :]
         if sign != "❌":
             continue
-        assert where, row
-        facts = [_unescaped(one) for one in re.findall("^- (.*)$", below, re.M)]
+        assert ".py" in lines[0], row
+        facts = [_unescaped(one) for one in (*lines, *re.findall("^- (.*)$", below, re.M))]
         for one, why in _of_each(name, wrong, facts):
             # What a crash says may name a limit.
             said = why if re.match(r"\w+Error: ", why[0]) else re.split(r"; |, ", "; ".join(why))
@@ -237,6 +238,7 @@ def _unescaped(markdown: str) -> str:
 
 def _wrong_and_name(what: str) -> tuple[str, str]:
     """Of ``**what** in `test``` and ``**what** (12 tests)``."""
+    what = re.sub(r"(`|</code>)(, profile \d+)$", r"\2\1", what)
     found = re.fullmatch(r"(?:\*\*(.*)\*\* )?(?:in (?:`|<code>)(.*)(?:`|</code>)|\((.*)\))", what)
     assert found is not None, what
     wrong, test, tests = found.groups(default="")
@@ -269,8 +271,10 @@ def of_annotations(text: str) -> Facts:
         r"^::error file=(.*?),line=(\d+)(?:,endLine=\d+)?,title=(.*?)::(.*)$", text, re.M
     )
     for file, line, title, data in found:
-        head, _, name = title.replace("%3A", ":").replace("%2C", ",").rpartition(" (")
-        name, _, others = name.partition(")")
+        first, _, others = title.replace("%3A", ":").replace("%2C", ",").partition("); ")
+        head, _, name = first.rpartition(" (")
+        name, _, more = name.partition(")")
+        others = others or more
         wrong, lines = head.removeprefix("kernelprof: "), data.split("%0A")
         above = list(itertools.takewhile(lambda line: not line.startswith("to do: "), lines))
         told = [
@@ -486,15 +490,17 @@ def _sentences(lines: Iterable[str]) -> Iterable[str]:
 
 
 _CHANGED = re.compile(
-    r"^test_\w+(?:\[.*\])?(?: and (\d+) more)?:\s(worse|better|changed)(?=[ ;\n]|$)", re.M
+    r"^[✓. ] (worse|better|changed)\b(?:.|\n  )*?"
+    r"\(test_\w+(?:\[.*\])?(?:\s+and\s+(\d+)\s+more)?\)$",
+    re.M,
 )
-"""``test_better: better; kernels 2 -> 1``."""
+"""``✓ better: kernels 2 -> 1 (test_better)``."""
 
 
 def _changes(text: str) -> dict[str, int]:
     """Of the first sentence and of the line on each baseline, where these agree, or of lines on
     tests that changed and need no look; of snapshots those that are outdated."""
-    listed = [(1 + int(more or 0), result) for more, result in _CHANGED.findall(text)]
+    listed = [(1 + int(more or 0), result) for result, more in _CHANGED.findall(text)]
     words = re.sub(r"\s+", " ", re.sub(r"\\([^\w\s])", r"\1", text))
     found = dict.fromkeys(CHANGES, 0)
     for told in re.findall(r"\b[Aa]gainst +`?[\w./-]+(?: \([^)]*\))?`?: (\d[^;.]*)", words):
@@ -568,7 +574,7 @@ def _causes(lines: Iterable[str]) -> frozenset[str]:
 def _differing(text: str) -> frozenset[str]:
     """``+ vectorized_elementwise [add]`` as ``+add``, also with a number and a time before; what a
     list says in words; ``elementwise [gelu] -> [silu]``."""
-    text = text.replace("added kernel: ", "+ ").replace("kernel gone: ", "- ")
+    text = re.sub(r"added kernel:\s+", "+ ", re.sub(r"kernel gone:\s+", "- ", text))
     text = re.sub(r"(\w+ )(\[\w+\]) -> (?=\[)", r"- \1\2; + \1", text)
-    row = r"([+\u2212-])\s*(?:\d+\s+[\d.]+\s+)?(?:new: |gone: )?\w+ \[(\w+)\]"
+    row = r"([+\u2212-])\s*(?:\d+\s+[\d.]+\s+)?(?:new: |gone: )?\w+\s+\[(\w+)\]"
     return frozenset(f"{'+' if sign == '+' else '-'}{name}" for sign, name in re.findall(row, text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -86,7 +87,8 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result.stdout.fnmatch_lines(
         [
             "E   worse than the earlier run: operators 3 -> 4",
-            "  at test_it.py:7: *",
+            "  at test_it.py:7",
+            "    7 | def test_a(kernel_profile): *",
             "  against old.json*: + new",
             "+ 4 * aten::mul * test_it.py:7",
         ]
@@ -96,16 +98,18 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
             "*= kernel profiles against old.json (*) =*",
             "2 of 3 profiles are worse than old.json (*).",
             "✗ test_it.py:7: added operator: aten::mul (test_a)",
-            "  to do: remove the added operator",
+            "  to do: remove the added operator, or fuse it (torch.compile)",
             "✗ test_it.py:10: added operator: aten::sub (test_b [[]r])",
-            "  to do: remove the added operator",
-            "test_b: better; *3 -> 1; *- aten::gelu; - aten::add*",
+            "  to do: remove the added operator, or fuse it (torch.compile)",
+            "✓ better: operators 3 -> 1; *",
             "*times not compared for 1 profile: it ran only once",
             "*only in the earlier run: test_it.py::test_gone",
             "*only in this run: test_it.py::test_new",
             "the run fails: kernels rose in 2 profiles",
         ]
     )
+    (better,) = re.findall(r"✓ better: .*? \(test_b\)", " ".join(str(result.stdout).split()))
+    assert "; operator gone: aten::gelu; operator gone: aten::add" in better
 
 
 @pytest.mark.usefixtures("old")
@@ -115,7 +119,8 @@ def test_one_test_alone_is_compared_and_warned_of_where_that_is_asked(run: RunIt
     result.stdout.fnmatch_lines(
         [
             "*KernelprofWarning: worse than the earlier run: operators 3 -> 4",
-            "*  at test_it.py:7: *",
+            "*  at test_it.py:7",
+            "*    7 | def test_a(kernel_profile): *",
             "*only in the earlier run: test_it.py::test_b, *",
             "only a warning: kernels rose in 1 profile",
         ]
@@ -382,8 +387,8 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         [
             "### *None of 3 profiles is worse than old.json*",
             "<details><summary><b>Also changed:</b> 2 changed (other kernels, same counts)*",
-            "- ✅ `test_it.py::test_a [[]r]`: changed (other kernels, same counts); "
-            "- aten::tanh; + aten::sigmoid",
+            "- ✅ `test_it.py::test_a [[]r]`: changed (other kernels, same counts): "
+            "operator gone: aten::tanh; added operator: aten::sigmoid",
             f"<sub>against old.json (*): {counts}; *",
         ]
     )

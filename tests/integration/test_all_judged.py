@@ -75,7 +75,9 @@ def test_tests_without_a_profile_say_what_ended_them(run: Run) -> None:
     )
     rows = [line for line in Path("run.md").read_text().splitlines() if line[:5] == "| ❌ |"]
     assert len(rows) == 4
-    assert rows[0].endswith("` | **RuntimeError: no such file** in `test_crashes` |  |")
+    assert rows[0] == (
+        "| ❌ | **RuntimeError: no such file** in `test_crashes`<br>`test_it.py:10` |  |"
+    )
 
 
 def test_junit_says_how_tests_without_a_profile_fared(run: Run, workers: str) -> None:

@@ -78,7 +78,9 @@ def test_broken(kernel_profile):
         [
             "E   max_spills on sm_90: * > 0 B",
             "  compiled for sm_90, not run",
-            "  at test_it.py:*kernel[[](1,)](x, y, [*]args, [*][*]options)",
+            "  at test_it.py:14",
+            "    14 | kernel[[](1,)](x, y, [*]args, [*][*]options)",
+            "       | spilling",
             "  #  kernel    line",
             "> 1  spilling  test_it.py:*",
             "1 of 2 tests breaks a limit; max_kernels on sm_90, *",

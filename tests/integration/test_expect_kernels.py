@@ -25,7 +25,9 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
         [
             "E   expect_kernels: kernel 2: expected 'relu', got aten::gelu",
             "  3 kernels, expected 'mm', 'relu', 'add'",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^",
             "  operators (> not expected):",
             "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",

@@ -118,10 +118,12 @@ def test_it(kernel_profile):
         [
             "E   max_kernels: 1 > 0",
             "  in profile 2",
-            "  at test_it.py:10: *",
+            "  at test_it.py:10",
+            "    10 | *",
             "E   max_kernels: 3 > 0",
             "  in region 'backward'",
-            "  at test_it.py:11: *",
+            "  at test_it.py:11",
+            "    11 | *",
         ]
     )
 
@@ -163,7 +165,8 @@ def test_it(kernel_profile):
         [
             "E   max_kernels(match='gelu'): 1 > 0",
             "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add')",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | *",
         ]
     )
 

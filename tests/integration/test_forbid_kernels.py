@@ -27,7 +27,9 @@ def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(
     result.stdout.fnmatch_lines(
         [
             "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU')",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^",
             "  operators (> forbidden):",
             "  #   *us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
@@ -61,8 +63,11 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(
         [
             "E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul')",
-            "  at test_it.py:5: *",
-        ]
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |               ^^^^^",
+        ],
+        consecutive=True,
     )
 
 
@@ -179,8 +184,11 @@ def test_forbidden(kernel_profile):
     result.stdout.fnmatch_lines(
         [
             "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')",
-            "  at test_it.py:5: *",
-        ]
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^",
+        ],
+        consecutive=True,
     )
 
 

@@ -102,7 +102,8 @@ def test_over(kernel_profile):
         [
             "*mine*",
             "E   max_kernels: 3 > 1",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | *",
             "a hook pytest_kernelprof_profile raised ValueError: of the hook",
             "2 profiles*",
         ]
@@ -137,7 +138,8 @@ def test_kept(kernel_profile):
         [
             "*mine*",
             "E   max_kernels: 3 > 1",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | *",
             "*a hook pytest_kernelprof_profile raised *: *",
         ]
     )

@@ -48,7 +48,7 @@ def test_plain():
     assert failure.attrib["message"] == "max_kernels: 3 > 1"
     for name in (
         "E   max_kernels: 3 > 1\n",
-        "  at test_it.py:5: ",
+        "  at test_it.py:5\n    5 | ",
         "aten::mm",
         "aten::gelu",
         "aten::add",

@@ -59,7 +59,10 @@ def the_facts(data: dict[str, Any]) -> dict[str, Any]:
 def test_a_call_is_judged_and_timed(run: Run, pytester: pytest.Pytester) -> None:
     result = run(KEPT + BROKEN, *QUICK, "--benchmark-json=out.json")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
+        consecutive=True,
+    )
     data = saved(pytester)
     assert [one["name"] for one in data["benchmarks"]] == ["test_kept", "test_broken"]
     assert data["benchmarks"][0]["options"]["timer"] == "kernelprof-wall"

@@ -78,9 +78,10 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         [
             "E   snapshot: operators 3 -> 4",
-            "  at test_it.py:9: *",
-            "  *^^^^^^^^^^^ added operator: aten::mul",
-            "  to do: remove the added operator",
+            "  at test_it.py:9",
+            "    9 | kernel_profile(lambda: three() [*] 2)",
+            "      | *^^^^^^^^^^^ added operator: aten::mul",
+            "  to do: remove the added operator, or fuse it (torch.compile)",
             "  rerun: pytest test_it.py::test_a --kernelprof-device=cpu",
             "  if intended, accept it in the snapshot:",
             "    pytest test_it.py::test_a --kernelprof-update --kernelprof-device=cpu",
@@ -133,7 +134,7 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    assert "\n| ⚠️ | `test_it.py:9` | **aten::gelu -> aten::relu** in `test_a` | " in summary
+    assert "\n| ⚠️ | **aten::gelu → aten::relu** in `test_a`<br>`test_it.py:9`<br>" in summary
     table, _, _ = summary.partition("```text\n")[2].partition("```")
     changed = [line for line in table.splitlines() if line[:2] in ("- ", "+ ")]
     assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
@@ -305,7 +306,12 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     result = run(second)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   snapshot: operators 1 -> 2", "  in region 'r'", "  at test_it.py:9: *"]
+        [
+            "E   snapshot: operators 1 -> 2",
+            "  in region 'r'",
+            "  at test_it.py:9",
+            '    9 | with kernel_profile.region("r"):',
+        ]
     )
     held = "outdated (not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
@@ -332,7 +338,12 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_a _*", "E   snapshot: operators 3 -> 4", "  at test_it.py:9: *"]
+        [
+            "*_ test_a _*",
+            "E   snapshot: operators 3 -> 4",
+            "  at test_it.py:9",
+            "    9 | kernel_profile(lambda: three() [*] 2)",
+        ]
     )
 
 

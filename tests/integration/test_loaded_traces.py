@@ -64,8 +64,10 @@ def test_markers_judge_a_loaded_trace_without_a_gpu(run: Run, workers: str) -> N
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 2",
-            '  at test_it.py:*: kernel_profile.load("worker.json")',
-            "*gemm*",
+            "  at test_it.py:9",
+            '    9 | kernel_profile.load("worker.json")',
+            "      | gemm x2",
+            "  1  * gemm *",
             "1 of 2 tests breaks a limit.",
             "AMD Instinct MI300X",
             "2 profiles",

@@ -58,7 +58,15 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        [
+            "E   max_kernels(match='gelu'): 1 > 0",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^ aten::gelu",
+        ],
+        consecutive=True,
+    )
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
@@ -120,7 +128,8 @@ def test_it(kernel_profile):
         [
             "E   max_kernels: 3 > 2",
             "E   forbid_kernels: 1 forbidden kernel ran: *",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
         ]
     )
 
@@ -136,7 +145,15 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu'): 1 > 0", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        [
+            "E   max_kernels(match='gelu'): 1 > 0",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^ aten::gelu",
+        ],
+        consecutive=True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,14 @@ def test_a_limit_passes_when_kept_and_fails_when_broken(
     assert result.ret == 1
     why, guilty = marked or ("", ())
     # A latency has no line of its own, only the call.
-    line = "" if "max_latency" in words[0] else "5: return F.gelu(x @ x) + 1"
+    is_call = "max_latency" in words[0]
+    line, code = ("12", "kernel_profile(three)") if is_call else ("5", "return F.gelu(x @ x) + 1")
     one, two, three = (f"{'>' if at in guilty else ' '} {at}" for at in (1, 2, 3))
     result.stdout.fnmatch_lines(
         [
             *(line.replace("[", "[[]") for line in words),
-            f"  at test_it.py:{line or '*'}",
+            f"  at test_it.py:{line}",
+            f"    {line} | {code}",
             "  CPU operators counted, not GPU kernels*",
             *([f"  operators (> {why}):"] if marked else []),
             "  #   *us  operator    line * called by",
@@ -155,7 +157,8 @@ def test_it(kernel_profile):
         [
             "E   max_kernels: 3 > 0",
             "E   forbid_kernels: 1 forbidden*",
-            "  at test_it.py:5: *",
+            "  at test_it.py:5",
+            "    5 | *",
             "E   max_kernels: 1 > 0",
         ]
     )

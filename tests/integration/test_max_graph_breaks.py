@@ -61,12 +61,14 @@ def test_a_break_fails_with_its_reason_and_line(result: pytest.RunResult) -> Non
     result.stdout.fnmatch_lines(
         [
             "E   max_graph_breaks: 1 > 0",
-            "  at test_it.py:*: torch._dynamo.graph_break()  # here",
+            "  at test_it.py:*",
+            "    * | torch._dynamo.graph_break()  # here",
             "*find what breaks the graph with TORCH_LOGS=graph_breaks",
             "E   max_graph_breaks: 1 > 0*",
             "E   max_graph_breaks: 1 > 0*",
             "E   max_graph_breaks: 1 > 0*",
-            "  at test_it.py:*: torch._dynamo.graph_break()  # there",
+            "  at test_it.py:*",
+            "    * | torch._dynamo.graph_break()  # there",
             "*in_a_loop runs uncompiled, *",
         ]
     )

@@ -31,12 +31,13 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 2",
-            "  at test_it.py:5: return F.gelu(x @ x) + 1",
-            "  *^ aten::mm",
-            "  *^ aten::gelu",
-            "  *^ aten::add",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      | aten::mm",
+            "      | aten::gelu",
+            "      | aten::add",
             "  CPU operators counted, not GPU kernels",
-            "  at test_it.py:12: kernel_profile(three)",
+            "  measured at test_it.py:12: kernel_profile(three)",
             "  ",
             "  to do: call fewer operators",
             "  rerun: pytest test_it.py::test_broken --kernelprof-device=cpu",
@@ -88,7 +89,10 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
+        consecutive=True,
+    )
 
 
 def test_work_of_the_backward_pass_counts(run: Run) -> None:
@@ -106,7 +110,12 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: * > 3", "  at test_it.py:13: *", "*aten::gelu_backward*"]
+        [
+            "E   max_kernels: * > 3",
+            "  at test_it.py:13",
+            "    13 | F.gelu(linear(y)).sum().backward()",
+            "*aten::gelu_backward*",
+        ]
     )
 
 
@@ -122,7 +131,17 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        [
+            "E   max_kernels(match='gelu|mm'): 2 > 1",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      | aten::mm",
+            "      | aten::gelu",
+            "  CPU operators counted, not GPU kernels",
+        ],
+        consecutive=True,
+    )
 
 
 def test_match_ignores_case(run: Run) -> None:
@@ -133,7 +152,15 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["E   max_kernels(match='GeLU'): 1 > 0", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        [
+            "E   max_kernels(match='GeLU'): 1 > 0",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |        ^^^^^^^^^^^^^ aten::gelu",
+        ],
+        consecutive=True,
+    )
 
 
 def test_match_looks_at_the_operators_above_a_kernel_too(run: Run) -> None:
@@ -145,7 +172,13 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   max_kernels(match='aten::matmul'): 1 > 0", "  at test_it.py:5: *"]
+        [
+            "E   max_kernels(match='aten::matmul'): 1 > 0",
+            "  at test_it.py:5",
+            "    5 | return F.gelu(x @ x) + 1",
+            "      |               ^^^^^ aten::mm",
+        ],
+        consecutive=True,
     )
 
 

@@ -86,28 +86,34 @@ def test_many(kernel_profile):
             x * 2
     kernel_profile(work)
 """
+AT_MORE_LINES = MANY.replace(
+    "    kernel_profile(work)", "        x - 3\n        x / 4\n    kernel_profile(work)"
+)
 
 
+@pytest.mark.parametrize("source", [MANY, AT_MORE_LINES], ids=["few", "more"])
 @pytest.mark.usefixtures("summary")
-def test_where_no_one_knows_which_kernels_are_too_many_the_call_is_annotated(
-    run: Run, pytester: pytest.Pytester
+def test_where_no_one_knows_which_kernels_are_too_many_few_lines_or_the_call_are_annotated(
+    run: Run, pytester: pytest.Pytester, source: str
 ) -> None:
     user = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
     for arguments in (["init", "-q"], [*user, "commit", "-q", "--allow-empty", "-m", "one"]):
         subprocess.run(["git", *arguments], cwd=pytester.path, check=True)
-    (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
+    (command,) = [line for line in run(source, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call, line = (code.index(one) + 1 for one in ("    kernel_profile(work)", f"{' ' * 12}x + 1"))
-    title = "kernelprof%3A max_kernels%3A 200 > 150 (test_many)"
+    known, counted = source == MANY, 200 if source == MANY else 202
+    places = f"line={line},endLine={line + 2}" if known else f"line={call}"
+    title = f"kernelprof%3A max_kernels%3A {counted} > 150 (test_many)"
+    more = f"%0Aaten::mul x100 at test_it.py:{line + 2}%0A" if known else "; 3 others%0A"
     assert (
-        f"test_it.py,line={call},title={title}::aten::add x100 at test_it.py:{line}%0A"
-        f"aten::mul x100 at test_it.py:{line + 2}%0A"
+        f"test_it.py,{places},title={title}::aten::add x100 at test_it.py:{line}{more}"
     ) in command
-    todo = "%0Ato do: call fewer operators%0Arerun: pytest "
+    todo = "%0Ato do: call fewer operators%0Arerun:%0Apytest "
     marker = code.index("@pytest.mark.max_kernels(150)") + 1
     assert command.endswith(
         f"{todo}test_it.py::test_many --kernelprof-device=cpu%0A"
-        f"if intended, allow max_kernels(200) at test_it.py:{marker}"
+        f"if intended, allow max_kernels({counted}) at test_it.py:{marker}"
     )
 
 

@@ -56,8 +56,10 @@ def test_a_broken_snapshot_is_told_at_the_end_too(run: Callable[..., pytest.RunR
     result.stdout.fnmatch_lines(
         [
             "*KernelprofWarning: snapshot: operators 3 -> 4",
-            "*  at test_it.py:6: *",
-            "*^ added operator: aten::mul",
+            "*  at test_it.py:6",
+            "*    6 | def test_it(kernel_profile): kernel_profile(lambda: three() * 2)",
+            "*       | *^^^^^^^^^^^",
+            "*       | *added operator: aten::mul",
             "*+ *aten::mul*test_it.py:6*",
             "snapshots: 1 exceeded; to update:",
             "  pytest test_it.py::test_it --kernelprof-update*",

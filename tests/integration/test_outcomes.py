@@ -320,7 +320,9 @@ def test_it(kernel_profile):
 """,
         "--tb=long",
     )
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5: *"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"]
+    )
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 

@@ -74,12 +74,13 @@ def test_the_line_of_the_test_that_made_the_call_is_named(
 ) -> None:
     pytester.makeconftest(HELPER)
     pytester.makepyfile(helper=HELPER)
-    result = run(CALLS)
+    result = run(CALLS, "-v")  # each in full
     written = (pytester.path / "test_it.py").read_text().splitlines()
     here = [f"test_it.py:{i}" for i, line in enumerate(written, 1) if line.endswith("# here")]
-    named = [line for line in result.outlines if re.match(r"  (in region 'r', )?at ", line)]
-    named = [line for line in named if "F.gelu(" not in line]  # which launches the kernels
-    places = [line.partition("at ")[2].partition(": ")[0] for line in named]
+    pairs = zip(result.outlines, result.outlines[1:], strict=False)
+    named = [(line, code) for line, code in pairs if re.match(r"  (measured )?at ", line)]
+    named = [one for one in named if "F.gelu(" not in one[1]]  # which launches the kernels
+    places = [line.partition("at ")[2].partition(": ")[0] for line, _ in named]
     assert places == [*here, "conftest.py:7"]
 
 

@@ -159,9 +159,12 @@ def test_in_a_failure_marked_rows_are_red_and_the_label_of_what_to_do_is_bold(ru
     assert any(re.fullmatch(r"     3 .*aten::sin .*", line) for line in result.outlines)
     assert f"{bold}  to do: {off}call fewer operators" in result.outlines
     cyan, light = "\x1b[36m", "\x1b[2m"
-    places = [line for line in result.outlines if line.startswith(f"{cyan}  at test_it.py:")]
-    assert places
-    assert all(f": {off}" in line for line in places)
+    at = result.outlines.index(f"{cyan}  at test_it.py:10{off}")
+    assert result.outlines[at + 1 : at + 4] == [
+        f"{cyan}    10 | {off}kernel_profile(lambda: x.cos().cos().sin())  # over",
+        f"{cyan}       | {off}{red}aten::cos x2, launched most often{off}",
+        f"{cyan}       | {off}{red}aten::sin{off}",
+    ]
     (intended,) = [line for line in result.outlines if line.startswith(f"{light}  if intended")]
     assert re.fullmatch(r".*  if intended, allow max_kernels\(3\) at test_it\.py:\d+.*", intended)
 
@@ -207,9 +210,12 @@ def test_another(kernel_profile, kernelprof_device):
 def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) -> None:
     out = run(SEVERAL, *more).stdout
     out.fnmatch_lines(
-        ["E   max_kernels: 3 > 2*", "  as in test_it.py::test_same*; -v shows the rest"]
+        [
+            "E   max_kernels: 3 > 2*",
+            "  same as test_same[[]?], at test_it.py:5",
+        ]
     )
-    assert str(out).count("  as in test_") == 1
+    assert str(out).count("  same as test_") == 1
     assert str(out).count("E   max_kernels: 3 > 2") == 2
 
 
@@ -231,9 +237,9 @@ def test_elsewhere(kernel_profile, kernelprof_device, n):
 
 def test_lines_of_code_that_the_first_of_several_failures_has_are_not_told_again(run: Run) -> None:
     out = str(run(SEVERAL + ELSEWHERE).stdout)
-    assert out.count("  as in test_") == 2
-    assert out.count("  at test_it.py:5: ") == 1
-    assert out.count(": kernel_profile(three)") == 2  # two calls, of three tests
+    assert out.count("  same as test_same[1], at test_it.py:5\n") == 2
+    assert out.count("  at test_it.py:5\n") == out.count("    5 | return F.gelu(") == 1
+    assert out.count(": kernel_profile(three)") == 1  # of two calls, of three tests
 
 
 MARKED = """
@@ -252,9 +258,9 @@ def test_other(kernel_profile, kernelprof_device):
 
 def test_failures_are_as_another_where_their_marked_rows_are(run: Run) -> None:
     out = str(run(MARKED).stdout)
-    assert out.count("  as in test_it.py::test_first, at test_it.py:") == 1
+    assert out.count("  same as test_first, ") == 1
     below = out.partition("_ test_equal_where_marked _")[2].partition("_ test_other _")[0]
-    assert "  as in test_it.py::test_first, at test_it.py:" in below
+    assert "\n  same as test_first, at test_it.py:7: aten::cos x2, launched most often\n" in below
     assert out.count("\n> 1..2 ") == 2  # of the first, and of the other
 
 
@@ -272,12 +278,12 @@ def test_plain(n):
 
 def test_failures_of_others_are_told_as_pytest_tells_them(run: Run) -> None:
     out = str(run(SEVERAL + OTHERS).stdout)
-    assert out.count("  as in test_") == 1
+    assert out.count("  same as test_") == 1
     assert out.count('>       assert one["a"] == two') == 2
 
 
 def test_with_v_each_failure_tells_its_kernels(run: Run) -> None:
-    assert "  as in test_" not in str(run(SEVERAL, "-v").stdout)
+    assert "  same as test_" not in str(run(SEVERAL, "-v").stdout)
 
 
 REWRITTEN = """

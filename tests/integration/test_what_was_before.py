@@ -126,8 +126,11 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
     result.stdout.fnmatch_lines(
         [
             "E   snapshot: operators 3 -> 4",
-            "  at mlp.py:4: *",
-            "  at mlp.py:5: *",
+            "  at mlp.py:4 or 5",
+            "    4 | s = s [*] 0.5",
+            "      |     ^^^^^^^ added operator: aten::mul",
+            "    5 | s = s [*] x",
+            "      |     ^^^^^ or here",
             "  against the snapshot: ? perhaps new",
             "[?] 2  * aten::mul       mlp.py:4",
             "[?] 3  * aten::mul       mlp.py:5",
@@ -135,7 +138,10 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
         ]
     )
     summary = (project / "summary.md").read_text()
-    assert "\n| ❌ | `mlp.py:4 or 5` | **added operator: aten::mul** in `test_grows` | " in summary
+    assert (
+        "\n| ❌ | **added operator: aten::mul** in `test_grows`<br>`mlp.py:4`<br>or `mlp.py:5`<br>"
+        "snapshot: operators 3 → 4 | "
+    ) in summary
 
 
 def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:

@@ -125,7 +125,9 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 1 > 0", "  at test_it.py:35: *", "*, forked 2*"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 1 > 0", "  at test_it.py:35", "    35 | return x + 1", "*, forked 2*"]
+    )
 
 
 SERVED = '''

@@ -72,7 +72,7 @@ def html_of(markdown: str) -> str:
     return str(cmarkgfm.github_flavored_markdown_to_html(markdown, html_too))
 
 
-COLUMNS = ["", "where", "what is wrong", "to do"]
+COLUMNS = ["", "what is wrong", "to do"]
 """Of the table of what needs a look."""
 
 
@@ -80,8 +80,8 @@ class Look(NamedTuple):
     """A row of that table, which says what needs a look.
 
     Attributes:
-        what: what is wrong, and with which test. todo: what to do first.
-        code: the lines of code below it. intended: what to do else.
+        where: the lines of code. what: what is wrong, and with which test. todo: what to do first.
+        code: what is written at these lines. intended: what to do else. whys: why, below ``what``.
     """
 
     sign: str
@@ -90,6 +90,7 @@ class Look(NamedTuple):
     todo: str
     code: tuple[str, ...] = ()
     intended: str = ""
+    whys: tuple[str, ...] = ()
 
 
 @dataclass
@@ -202,24 +203,35 @@ class Page(HTMLParser):
         return found
 
     def items(self) -> list[str]:
-        """What needs a look, each as ``sign where what / to do``, and what its details tell."""
+        """What needs a look, each as ``sign where what / to do``, why, what details tell."""
         return [
-            " / ".join([" ".join(filter(None, look[:3])), look.todo, *(fold.told if fold else ())])
+            " / ".join([" ".join(filter(None, look[:3])), look.todo, *look.whys, *more])
             for look, fold in self.details()
+            for more in [fold.told if fold else ()]
         ]
 
 
-def _look_of(sign: str, where: str, what: str, todo: str) -> Look:
+# Of a cause, a place follows "at".
+_PLACE = r"((?:or )?(?:(?! at ).)*?\.py(?::\d+|$))(?:: (.*))?"
+
+
+def _look_of(sign: str, what: str, todo: str) -> Look:
     """A row by its cells, of which each line tells something else."""
-    what, *code = what.split(" / ")
+    what, *lines = what.replace("→", "->").split(" / ")
     todo, _, intended = todo.partition(" / ")
-    return Look(sign, where, what, todo, tuple(code), intended)
+    found = {one: re.fullmatch(_PLACE, one) for one in lines}
+    places = [one for one in found.values() if one]
+    code = tuple(one[2] for one in places if one[2])
+    whys = tuple(one for one in lines if not found[one])
+    return Look(sign, ", ".join(one[1] for one in places), what, todo, code, intended, whys)
 
 
 def _is_of(fold: Fold, look: Look) -> bool:
     """Whether it has the name of the test, or how many there are, that the row ends with."""
     ends = (f"in {fold.name}".strip(), f"({fold.name})")
-    titles = (f"Commands for {fold.name}", f"Commands and kernels of {fold.name}")
+    titles = (
+        f"{of} of {fold.name}" for of in ("Kernels and commands", "Kernels", "Causes and commands")
+    )
     return look.what.endswith(ends) and fold.title in titles
 
 

@@ -400,7 +400,7 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     assert re.match(rf"~ {us[-1]:.1f}us -> \S+ +{re.escape(name)} x3 ", lines[at + 2])
     assert not any(line.split()[:1] == ["#"] for line in lines)  # other times, of one call
     (todo,) = (line for line in lines if "to do: " in line)
-    assert todo == f"  to do: undo what slows down {name} x3"
+    assert todo == f"  to do: find what slows down {name} x3 (shapes, dtype, layout)"
 
 
 def test_slower_kernels_do_not_hide_those_of_a_limit_that_is_broken_too() -> None:

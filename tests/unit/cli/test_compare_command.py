@@ -53,7 +53,7 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
             "    pytest test_mlp.py::test_it *",
             "      --kernelprof-against=*/old.json",
             "  if intended, run with --kernelprof-warn-only (all tests only warn) until",
-            "  */old.json has it",
+            "  */old.json has this change",
             "exit status 1: kernels rose in 1 profile, launches rose in 1 profile, *",
         ]
     )
@@ -124,7 +124,7 @@ def test_as_markdown_names_stand_as_they_are(
     out = capsys.readouterr().out
     name = "t&#46;py&#58;&#58;test&#95;a&#91;&#124;&#60;b&#62;&#96;&#42;&#95;&#93;"
     assert "### ✅ kernelprof: None of 1 profile is worse than " in out
-    assert f"<code>{name}</code>: changed (other kernels, same counts); kernels 4 -> 5; " in out
+    assert f"<code>{name}</code>: changed (other kernels, same counts): kernels 4 -> 5; " in out
 
 
 def test_as_json_it_is_the_record(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,7 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new" in rows
     assert rows[-2:] == ["1..2 20.0 gelu x2 aten::gelu", "+ 3 10.0 gelu aten::gelu"]
-    assert "to do: remove the added kernel" in rows
+    assert "to do: remove the added kernel, or fuse it (torch.compile)" in rows
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:

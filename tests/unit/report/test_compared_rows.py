@@ -93,9 +93,10 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         "  undecided, above half of the margin",
     ]
     at = next(i for i, line in enumerate(told) if "better" in line)
-    assert told[at - 1 : at + 2] == [
+    assert told[at - 1 : at + 3] == [
         "",
-        "test_better: better; kernels 2 -> 1; + elementwise [copy] x2 at train.py:31",
+        "✓ better: kernels 2 -> 1; added kernel: elementwise [copy] x2 at train.py:31",
+        "  (test_better)",
         "",
     ]
     assert not any(line.endswith("  test") for line in told)
@@ -122,8 +123,9 @@ def test_a_line_of_what_changed_has_its_time_its_counts_and_three_of_its_kernels
     kernels = KernelDiff(baseline_kernels=5, current_kernels=1, changes=gone)
     faster = replace(row("test_faster", "better", kernels=(5, 1)), paired=paired, kernels=kernels)
     told = " ".join(lines(WORSE, faster, width=200))
-    assert "test_faster: better; GPU time -11.0..-9.0 %; kernels 5 -> 1; " in told
-    assert "- k0 at m.py:0; - k1 at m.py:1; - k2 at m.py:2 " in told
+    assert "✓ better: GPU time -11.0..-9.0 %; kernels 5 -> 1; " in told
+    gone_words = [f"kernel gone: k{at} at m.py:{at}" for at in range(3)]
+    assert f"; {'; '.join(gone_words)} (test_faster) " in told
     assert "k3" not in told
 
 

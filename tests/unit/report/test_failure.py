@@ -99,16 +99,18 @@ def test_marks_stand_below_the_call_that_launched_what_is_too_many(
         kernels = [kernel(MUL, "aten::mul", source=source) for source in sources]
         return message(profile(kernels), max_kernels=1)
 
-    assert told("mlp.py:2", "mlp.py:2")[:4] == [
+    assert told("mlp.py:2", "mlp.py:2")[:5] == [
         "max_kernels: 2 > 1",
-        "  at mlp.py:2: return h.sum() * 2",
-        f"                      ^^^^^^^^^^^ {NAME} x2",
+        "  at mlp.py:2",
+        "    2 | return h.sum() * 2",
+        f"      |        ^^^^^^^^^^^ {NAME} x2",
         "  ",
     ]
     # Which of the two signs launched it, nobody knows.
-    assert told("mlp.py:3", "mlp.py:3")[1:3] == [
-        "  at mlp.py:3: return h * 2 * 3",
-        f"               ^ {NAME} x2",
+    assert told("mlp.py:3", "mlp.py:3")[1:4] == [
+        "  at mlp.py:3",
+        "    3 | return h * 2 * 3",
+        f"      | {NAME} x2",
     ]
 
 
@@ -129,11 +131,11 @@ def test_a_line_whose_code_is_not_known_is_named(
     ]
     assert told("four.py:2", "gone.py:7")[1:3] == [
         "  at four.py:2, gone.py:7",
-        "  at four.py:2: b",
+        "    four.py:2 | b",
     ]
     three, four = ([f"four.py:{line}" for line in range(1, last + 1)] for last in (3, 4))
-    code = ["  at four.py:1: a", "  at four.py:2: b", "  at four.py:3: c"]
-    assert told(*three)[1:4] == code
+    code = ["    1 | a", "    2 | b", "    3 | c"]
+    assert told(*three)[1:5] == ["  at four.py:1, 2, 3", *code]
     # The fourth has no room below.
     assert told(*four)[1:5] == ["  at four.py:1, 2, 3, 4", *code]
 
@@ -233,7 +235,8 @@ def test_which_profile_it_is_and_where_it_was_taken_stands_below_the_verdicts(
 def test_the_source_line_that_made_the_call_is_shown() -> None:
     here = Place(__file__, Path(__file__).read_text().splitlines().index("TEST = Place(") + 1)
     lines = message(mlp(), here, max_kernels=1)
-    assert f"  at test_failure.py:{here.line}: TEST = Place(" in lines
+    at = lines.index(f"  at test_failure.py:{here.line}")
+    assert lines[at + 1] == f"    {here.line} | TEST = Place("
 
 
 def test_a_violated_limit_of_an_incomplete_profile_says_so() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from gfm_pages import COLUMNS, HOSTILE, Page, rendered
+from gfm_pages import COLUMNS, HOSTILE, Look, Page, rendered
 from records import (
     CPU,
     GELU,
@@ -189,50 +189,50 @@ def test_one_row_for_each_test_worst_first_with_what_is_wrong() -> None:
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
     undecided = "max_cuda_time undecided: 199.1..200.3us, limit 200.0us in test_undecided"
+    ran = "nvjet 256x128x64 TNT x3 / vectorized_elementwise [gelu] / vectorized_elementwise [mul]"
     assert page.tables == [
         [
             COLUMNS,
             [
-                *("❌", "a/test_a.py", "max_kernels: 5 > 4 in TestIt::test_broken[a-1]"),
+                *("❌", f"max_kernels: 5 > 4 in TestIt::test_broken[a-1] / a/test_a.py / {ran}"),
                 f"{FEWER} / If intended, allow max_kernels(5) at "
                 "a/test_a.py::TestIt::test_broken[a-1]",
             ],
-            ["❌", "b/test_b.py", "no number: 17 of 18 in test_lost", "Run these tests alone"],
-            ["❌", "a/test_a.py", "failed for another reason in test_fails", ""],
+            ["❌", "no number: 17 of 18 in test_lost / b/test_b.py", "Run these tests alone"],
+            ["❌", "failed for another reason in test_fails / a/test_a.py", ""],
             [
-                *("⚠️", "b/test_b.py", undecided),
+                *("⚠️", f"{undecided} / b/test_b.py / {WHY_UNDECIDED}"),
                 "Take more rounds / If it stays undecided, allow max_cuda_time('210us') "
                 "(5 % to spare) at b/test_b.py::test_undecided",
             ],
         ]
     ]
-    assert page.items()[-1].split(" / ")[2] == WHY_UNDECIDED
     assert page.texts("h3")[0].startswith("❌ kernelprof: 1 of ")
 
 
 def test_what_to_do_comes_first_then_the_kernels_of_the_test() -> None:
     test = broken("a/test_a.py::test_broken[a|1]")
     found = markdown_of(Run((test,)))
-    table, details, again, causes, block, end, facts = found.split("\n\n")[1:]
+    table, details, block, again, end, facts = found.split("\n\n")[1:]
     what = "**max_kernels: 5&nbsp;>&nbsp;4** in <code>test&#95;broken&#91;a&#124;1&#93;</code>"
+    why = (
+        "nvjet 256x128x64 TNT x3",
+        "vectorized_elementwise \\[gelu\\]",
+        "vectorized_elementwise \\[mul\\]",
+    )
     place = "a/test_a.py::test_broken\\[a\\|1\\]"  # where the line of the test is not known
     todo = f"{FEWER}<br>If intended, allow `max_kernels(5)` at {place}"
     assert table.split("\n") == [
-        *("| | where | what is wrong | to do |", "|:-:|---|---|---|"),
-        f"| ❌ | `a/test_a.py` | {what} | {todo} |",
+        *("| | what is wrong | to do |", "|:-:|---|---|"),
+        f"| ❌ | {'<br>'.join([what, '`a/test_a.py`', *why])} | {todo} |",
     ]
     command = ["```sh", "pytest 'a/test_a.py::test_broken[a|1]'", "```"]
     assert again.split("\n") == ["**Rerun:**", *command]
     assert "pytest 'a/test_a.py::test_broken[a|1]'\n" in rendered(found).raw_texts("code")
     assert (
         details
-        == "<details open><summary>Commands and kernels of <b>test_broken[a|1]</b></summary>"
+        == "<details open><summary>Kernels and commands of <b>test_broken[a|1]</b></summary>"
     )
-    assert causes.split("\n") == [
-        "- nvjet 256x128x64 TNT x3",
-        "- vectorized_elementwise \\[gelu\\]",
-        "- vectorized_elementwise \\[mul\\]",
-    ]
     assert block.startswith("```text\n")
     assert block.endswith("\n```")
     assert end == "</details>"
@@ -252,40 +252,38 @@ def test_each_of_several_rows_has_its_commands_and_details_below_the_table() -> 
     for row, named in zip(
         rows,
         (
-            "`a/test_a.py` | **max_cuda_time: 250.0us&nbsp;>&nbsp;200.0us** in `test_slow`",
-            "`b/test_b.py` | **max_kernels: 5&nbsp;>&nbsp;4** in `test_broken`",
+            "**max_cuda_time: 250.0us&nbsp;>&nbsp;200.0us** in `test_slow`<br>`a/test_a.py`",
+            "**max_kernels: 5&nbsp;>&nbsp;4** in `test_broken`<br>`b/test_b.py`",
         ),
         strict=True,
     ):
-        assert row.startswith(f"| ❌ | {named} | ")
+        assert row.startswith(f"| ❌ | {named}<br>")
         assert "<br>If intended, allow " in row
     assert len(below) == 2
     for details, name in zip(below, ("test_slow", "test_broken"), strict=True):
         told = details.partition("\n<sub>")[0].rstrip("\n").split("\n\n")
-        head, again, facts, block, end = told
+        head, block, again, end = told
         assert again.startswith("**Rerun:**\n```sh\npytest ")
-        assert head == f"<summary>Commands and kernels of <b>{name}</b></summary>"
-        assert all(one.startswith("- ") for one in facts.split("\n"))
+        assert head == f"<summary>Kernels and commands of <b>{name}</b></summary>"
         assert block.startswith("```text\n")
         assert end == "</details>"
 
 
-def test_one_cause_is_a_list_as_several_are() -> None:
+def test_one_cause_is_told_as_several_are() -> None:
     names = [f"Memcpy DtoH (Device -> {kind})" for kind in ("Pageable", "Pinned")]
     copied = [Copy(name, "d2h", 4, 1.0, ()) for name in names]
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     for copies, told in (
-        (copied[:1], f"- copied 4 B: {names[0]}"),
-        (copied, f"- copied 8 B: {names[0]}\n- {names[1]}"),
+        (copied[:1], (f"copied 4 B: {names[0]}",)),
+        (copied, (f"copied 8 B: {names[0]}", names[1])),
     ):
         test = Test("t.py::test_it", (calls_of(1, copies=tuple(copies), verdicts=(limit,)),))
         found = markdown_of(Run((test,)))
         (look,) = rendered(found).looks()
-        assert look.todo == "Copy less often"
-        assert found.split("\n\n")[4] == told
+        assert (look.todo, look.whys) == ("Copy less often", told)
 
 
-def test_commands_stand_in_the_details_of_their_problem_first() -> None:
+def test_commands_stand_at_the_end_of_the_details_of_their_problem() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     new = Test("t.py::test_new", (held_to(mlp(), SNAPSHOT),), outcome="failed", snapshot=taken)
     found = markdown_of(Run((broken("t.py::test_a"), broken("t.py::test_b"), new)))
@@ -298,11 +296,11 @@ def test_commands_stand_in_the_details_of_their_problem_first() -> None:
         "pytest t.py::test_new\n",
         "pytest t.py::test_new --kernelprof-update\n",
     ]
-    heading, table, first, again, *_ = found.split("\n\n")
+    heading, table, first, *_ = found.split("\n\n")
     assert heading.startswith("### ")
-    assert table.startswith("| | where |")
+    assert table.startswith("| | what is wrong |")
     assert first.startswith("<details open>")
-    assert again.startswith("**Rerun:**\n```sh\n")
+    assert "\n\n**Rerun:**\n```sh\npytest t.py::test_a t.py::test_b\n```\n\n</details>" in found
     assert " --kernelprof-update" not in table
     assert "If intended, accept it in the snapshot |" in table
 
@@ -346,11 +344,12 @@ def test_what_changed_and_needs_no_look_is_a_list_in_a_fold() -> None:
     assert (title, end) == ("<summary><b>Also changed:</b> 2 better</summary>", "</details>")
     assert (empty, last[:5]) == ("", "<sub>")
     assert [one[:2] for one in lines] == ["", "- ", "- ", ""]
-    assert lines[1] == "- ✅ `t.py::test_b[*-1]`: better; kernels 5 -> 3"
+    assert lines[1] == "- ✅ `t.py::test_b[*-1]`: better: kernels 5 -> 3"
     page = rendered(found)
     assert page.texts("li") == [
-        "✅ t.py::test_b[*-1]: better; kernels 5 -> 3",
-        "✅ t.py::test_a: better; kernels 5 -> 4; - vectorized_elementwise [mul] at mlp.py:42",
+        "✅ t.py::test_b[*-1]: better: kernels 5 -> 3",
+        "✅ t.py::test_a: better: kernels 5 -> 4; "
+        "kernel gone: vectorized_elementwise [mul] at mlp.py:42",
     ]
     assert page.items() == []
 
@@ -365,8 +364,8 @@ def test_a_cause_without_a_line_has_that_of_the_call() -> None:
 def test_a_long_command_is_whole() -> None:
     tests = [Test(f"a/test_a.py::test_{i * 200}", outcome="failed", why="no") for i in "abc"]
     found = markdown_of(Run(tuple(tests)))
-    table, _, again, *_ = found.split("\n\n")[1:]
-    assert table.endswith("\n| ❌ | `a/test_a.py` | **no** (3 tests) |  |")
+    table, again, *_ = found.split("\n\n")[1:]
+    assert "\n| ❌ | **no** (3 tests)<br>`a/test_a.py`<br>test_" in table
     a, b, c = (one.id for one in tests)
     block = ["```sh", f"pytest {a} \\", f"  {b} \\", f"  {c}", "```"]
     assert again.split("\n") == ["**Rerun:**", *block]
@@ -374,8 +373,8 @@ def test_a_long_command_is_whole() -> None:
 
 def test_tests_with_equal_words_share_a_line() -> None:
     tests = [Test(f"a/test_a.py::test_{i}", outcome="failed", why="no") for i in "abc"]
-    (fold,) = page_of(*tests).folds
-    assert (fold.title, fold.told) == ("Commands for 3 tests", ["test_a, test_b, test_c"])
+    (look,) = page_of(*tests).looks()
+    assert look.whys == ("test_a, test_b, test_c",)
 
 
 def test_below_the_table_one_command_stands_for_all_problems_without_details() -> None:
@@ -395,10 +394,10 @@ def test_details_have_the_copies_that_a_limit_fails_by() -> None:
     copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
     limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
     page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
-    _, block = page.raw_texts("pre")
+    block, _ = page.raw_texts("pre")
     assert "Memcpy DtoH (Device -> Pageable)" in block
     assert "vectorized_elementwise" not in block
-    assert page.texts("summary") == ["Commands and kernels of test_it"]
+    assert page.texts("summary") == ["Kernels and commands of test_it"]
 
 
 def test_details_have_the_waits_copies_and_kernels_that_limits_fail_by() -> None:
@@ -413,8 +412,8 @@ def test_details_have_the_waits_copies_and_kernels_that_limits_fail_by() -> None
     ):
         one = msgspec.structs.replace(many, verdicts=verdicts)
         page = page_of(Test("t.py::test_it", (one,)))
-        assert page.texts("summary") == ["Commands and kernels of test_it"]
-        _, block = page.raw_texts("pre")
+        assert page.texts("summary") == ["Kernels and commands of test_it"]
+        block, _ = page.raw_texts("pre")
         heads = [re.split(" {2,}", one) for one in re.findall("^ *# .*$", block, re.M)]
         assert [next(name for name in head if name in told) for head in heads] == told
 
@@ -428,9 +427,9 @@ def test_one_cause_in_many_tests_is_told_once() -> None:
     assert names == "test_0, test_1, test_2, test_3, and 8 more"
     assert told[0] == "nvjet 256x128x64 TNT x3"
     assert item.count("nvjet 256x128x64 TNT x3") == 1
-    assert page.texts("summary") == ["Commands and kernels of 12 tests"]
+    assert page.texts("summary") == ["Kernels and commands of 12 tests"]
     assert told[-3:] == [f"test_{i}:" for i in range(3)]
-    _, *blocks = page.raw_texts("pre")
+    *blocks, _ = page.raw_texts("pre")
     assert len(blocks) == 3
 
 
@@ -449,7 +448,7 @@ def test_of_one_cause_each_test_that_has_other_words_says_them() -> None:
 def test_several_profiles_of_a_test_have_their_names_above_their_kernels() -> None:
     profiles = tuple(mlp(label=label, verdicts=(over(),)) for label in ("cold", "warm"))
     (fold,) = page_of(Test("t.py::test_it", profiles, outcome="failed")).folds
-    assert fold.title == "Commands and kernels of test_it [cold]"
+    assert fold.title == "Kernels and commands of test_it [cold]"
     assert fold.told[-2:] == ["test_it [cold]:", "test_it [warm]:"]
 
 
@@ -480,14 +479,14 @@ def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
     head, _, counts, *_ = item.split(" / ")
     assert head.endswith("added kernel: vectorized_elementwise [mul] in test_it")
     assert counts == "snapshot: kernels 4 -> 5, launches 4 -> 6"
-    assert page.text.count("4 -> ") == 2
+    assert page.text.count("4 → ") == 2
 
 
 def test_details_unfold_with_the_kernels() -> None:
     lined = [msgspec.structs.replace(one, source="mlp.py:42") for one in MLP]
     page = page_of(Test("t.py::test_broken", (profile(lined, verdicts=(over(),)),)))
-    assert page.texts("summary") == ["Commands and kernels of test_broken"]
-    _, block = page.raw_texts("pre")
+    assert page.texts("summary") == ["Kernels and commands of test_broken"]
+    block, _ = page.raw_texts("pre")
     legend, titles, *kernels = block.splitlines()
     assert legend == "  kernels (> launched most often):"
     assert titles.startswith("  #    us  kernel ")
@@ -501,7 +500,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     page = page_of(test)
     (item,) = page.items()
     assert item.split(" / ")[2] == "snapshot: kernels 4 -> 5"
-    _, block = page.raw_texts("pre")
+    block, _ = page.raw_texts("pre")
     assert block.splitlines()[0] == "  against the snapshot: + new"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
@@ -518,16 +517,17 @@ def test_signs_of_kernels_that_came_and_went_are_seen_in_a_list() -> None:
     found = ProfileComparison(source="snapshot", change="changed", kernels=kernels)
     report = SnapshotReport(file="t.py", device="H", key="k", state="changed", changes=changes)
     page = page_of(Test("t.py::test_it", (held_to(mlp(), found),), snapshot=report))
-    assert page.texts("li") == [
+    (look,) = page.looks()
+    assert look.whys == (
         "- vectorized_elementwise [gelu]",
         "+ vectorized_elementwise [mul]",
         "snapshot: other kernels, same number",
-    ]
+    )
 
 
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
     test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
-    _, block = page_of(test).raw_texts("pre")
+    block, _ = page_of(test).raw_texts("pre")
     assert block.splitlines() == [
         "  against the snapshot: + new",
         "  kernel                        line       launched by",
@@ -558,21 +558,21 @@ def test_what_changed_against_a_revision() -> None:
     wrong = "max_kernels: 5 > 4 (was 4 in main)"
     item, *_ = page.items()
     head = "❌ mlp.py:42 added kernel: vectorized_elementwise [mul] in test_broken"
-    assert item == f"{head} / Remove the added kernel / {wrong}"
+    assert item == f"{head} / Remove the added kernel, or fuse it (torch.compile) / {wrong}"
     (look,) = page.looks()
     assert look.intended == (
         "If intended, allow max_kernels(5) at t.py::test_broken, and run with "
-        "--kernelprof-warn-only (all tests only warn) until main has it"
+        "--kernelprof-warn-only (all tests only warn) until main has this change"
     )
     assert page.texts("strong")[-1] == "Rerun against main:"
     assert page.texts("li")[-1] == (
-        "✅ t.py::test_better: better; GPU time -11.0..-10.7 %; kernels 5 -> 3"
+        "✅ t.py::test_better: better: GPU time -11.0..-10.7 %; kernels 5 -> 3"
     )
     assert page.texts("summary") == [
-        "Commands and kernels of test_broken",
+        "Kernels and commands of test_broken",
         "Also changed: 1 better",
     ]
-    _, table = page.raw_texts("pre")
+    table, _ = page.raw_texts("pre")
     assert table.startswith("  against main (abc1234): + new\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
@@ -584,11 +584,11 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
     (item,) = page.items()
     head = "❌ t.py worse than main: GPU time +10.0 %, margin 0 % in test_it"
-    sure = "mean of 4 interleaved pairs, all beyond the margin / medians 100.0us -> 110.0us"
+    sure = "mean of 4 interleaved pairs, all beyond the margin; medians 100.0us -> 110.0us"
     assert item == f"{head} / Undo the change / {sure}"  # the heading has the share
     assert page.text.count("+10.0 %") == 1
-    assert page.texts("summary") == ["Commands and kernels of test_it"]
-    _, block = page.raw_texts("pre")
+    assert page.texts("summary") == ["Kernels and commands of test_it"]
+    block, _ = page.raw_texts("pre")
     assert block.startswith("against main (abc1234):\n")
 
 
@@ -607,7 +607,7 @@ def test_a_margin_is_allowed_at_the_line_of_one_test(change: Literal["worse", "u
         )
         return page.looks()[0].intended
 
-    end = " until main has it" if change == "worse" else ""
+    end = " until main has this change" if change == "worse" else ""
     assert intended("test_a").endswith(f", allow kernelprof(margin='10%') at t.py:12{end}")
     if change == "worse":  # which is one problem of both; of undecided tests each is its own
         assert intended("test_a", "test_b").endswith(f", allow kernelprof(margin='10%'){end}")
@@ -633,7 +633,7 @@ def test_all_problems_are_rows_and_their_details_stand_one_below_the_other(probl
         (f"mlp.py:{at}", f"max_kernels: 2 > 1 in test_{at:02}") for at in numbers
     ]
     assert [(one.title, one.depth, one.opened) for one in page.folds] == [
-        (f"Commands and kernels of test_{at:02}", 0, at == 1) for at in numbers
+        (f"Kernels and commands of test_{at:02}", 0, at == 1) for at in numbers
     ]
 
 
@@ -647,21 +647,27 @@ def test_a_problem_of_which_nothing_more_is_known_has_no_details(problems: int) 
     assert page.folds == []
 
 
-def test_details_without_a_fact_have_their_kernels_alone() -> None:
-    report = SnapshotReport(file="t.py", device="H", key="k", state="missing")
-    test = Test("t.py::test_it", (mlp(),), snapshot=report)
-    found = markdown_of(Run((test,)))
-    (fold,) = rendered(found).folds
-    assert (fold.title, fold.told) == ("Commands and kernels of test_it", [])
-    assert fold.commands == ["To update outdated or missing snapshots:"]
-    assert "\n```\n\n```text\n" in found
+def test_one_command_below_all_details_updates_all_snapshots() -> None:
+    missing = SnapshotReport(file="t.py", device="H", key="k", state="missing")
+    tests = [
+        Test(f"t.py::test_{at}", (calls_of(at),), snapshot=one)
+        for at, one in ((1, missing), (2, msgspec.structs.replace(missing, device="B")))
+    ]
+    page = page_of(*tests)
+    assert [(one.title, one.told, one.commands) for one in page.folds] == [
+        (f"Kernels of test_{at}", [], []) for at in (1, 2)
+    ]
+    assert commands_of(page) == ["To update outdated or missing snapshots:"]
+    *_, command = page.raw_texts("pre")
+    assert command.split() == ["pytest", "t.py::test_1", "t.py::test_2", "--kernelprof-update"]
 
 
-def test_details_without_kernels_have_their_facts_alone() -> None:
-    found = markdown_of(Run((Test("t.py::test_it", (mlp(verdicts=(UNDECIDED,)),)),)))
-    (fold,) = rendered(found).folds
-    assert (fold.title, fold.told) == ("Commands for test_it", [WHY_UNDECIDED])
-    assert "```text" not in found
+def test_what_has_no_kernels_to_show_has_its_command_below_the_table() -> None:
+    page = page_of(Test("t.py::test_it", (mlp(verdicts=(UNDECIDED,)),)))
+    assert page.folds == []
+    assert page.looks()[0].whys == (WHY_UNDECIDED,)
+    assert commands_of(page) == ["Take more rounds:"]
+    assert page.raw_texts("pre") == ["pytest t.py::test_it --kernelprof-rounds=192\n"]
 
 
 EXPOSED = msgspec.structs.replace(
@@ -678,7 +684,7 @@ def test_of_a_time_the_ranks_stand_below_the_kernels_of_each_test(
     names = [f"test_{at}" for at in range(tests)]
     page = page_of(*(Test(f"t.py::{n}", (p,)) for n, p in zip(names, profiles, strict=True)))
     (fold,) = page.folds
-    _, *blocks = page.raw_texts("pre")
+    *blocks, _ = page.raw_texts("pre")
     assert len(blocks) == tables
     for block in blocks:
         kernels, _, table = block.partition("\n\n")
@@ -691,7 +697,7 @@ def test_of_a_time_the_ranks_stand_below_the_kernels_of_each_test(
 def test_where_only_something_got_better_the_change_is_told() -> None:
     page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
-    assert page.texts("li") == ["✅ t.py::test_it: better; GPU time +0.0..+0.3 %; kernels 5 -> 3"]
+    assert page.texts("li") == ["✅ t.py::test_it: better: GPU time +0.0..+0.3 %; kernels 5 -> 3"]
     assert page.texts("summary") == ["Also changed: 1 better"]
 
 
@@ -722,11 +728,11 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
-    assert [len(one) for one in page.tables[0]] == [4, 4]
+    assert [len(one) for one in page.tables[0]] == [3, 3]
     (look,) = page.looks()
     assert look.sign == "❌"
     assert line(f"{name}.py") in look.where or len(name) > 20
-    assert look.todo == "Remove the added kernel"
+    assert look.todo == "Remove the added kernel, or fuse it (torch.compile)"
     assert look.intended.startswith("If intended, allow max_kernels(2")
     *_, listed = page.texts("li")
     assert listed.startswith("✅ ")
@@ -746,19 +752,19 @@ def test_hostile_names_do_not_break_the_table(name: str) -> None:
     assert page.unclosed == []
     assert not page.notified
     (table,) = page.tables
-    assert [len(one) for one in table] == [4] * 4
+    assert [len(one) for one in table] == [3] * 4
     several, first, last = page.looks()
     assert (several.sign, several.what) == ("❌", "max_kernels: 5 > 4 (2 tests)")
     assert (several.todo, several.intended) == (FEWER, "If intended, allow max_kernels(5)")
-    assert last == ("❌", "u.py", "no in test_end", "", (), "")
+    assert last == Look("❌", "u.py", "no in test_end", "")
     assert (first.sign, first.where, first.todo) == ("❌", "t.py", "")
     named = line(f"test_a[{name}]")
     assert first.what.startswith("KeyError: ") or not name
     assert first.what.endswith(f" in {named}")
     (_, fold), *_ = page.details()
     assert fold is not None
-    assert fold.title == "Commands and kernels of 2 tests"
-    assert fold.told[0] == line(f"test_b[{name}], test_c[{name}]")
+    assert fold.title == "Kernels and commands of 2 tests"
+    assert several.whys[0] == line(f"test_b[{name}], test_c[{name}]")
     for one, told in zip("bc", fold.told[-2:], strict=True):
         assert told == f"{line(f'test_{one}[{name}]')}:"
 
@@ -886,20 +892,19 @@ def parts_of(run: Run) -> tuple[list[str], list[str]]:
     ("lines", "link"),
     [
         ((21, 21), "[mlp.py:21](https://x/mlp.py#L21)"),
-        ((21, 22), "[mlp.py:21,&nbsp;22](https://x/mlp.py#L21-L22)"),
-        ((21, 29, 25), "[mlp.py:21,&nbsp;29,&nbsp;25](https://x/mlp.py#L21-L29)"),  # to the last
-        ((22, 21), "[mlp.py:22,&nbsp;21](https://x/mlp.py#L22)"),  # it begins elsewhere
+        ((21, 22), "[mlp.py:21](https://x/mlp.py#L21)<br>[mlp.py:22](https://x/mlp.py#L22)"),
     ],
 )
-def test_several_lines_lead_to_all_of_them(lines: tuple[int, ...], link: str) -> None:
-    (where, what, _), _ = parts_of(at_lines(*lines))
-    assert where == link
-    assert what.startswith("**max_kernels: ")
+def test_each_line_leads_to_itself(lines: tuple[int, ...], link: str) -> None:
+    (what, _), _ = parts_of(at_lines(*lines))
+    wrong, told = what.split("<br>", 1)
+    assert wrong.startswith("**max_kernels: ")
+    assert told.startswith(f"{link}<br>vectorized_")
 
 
 def test_lines_without_an_address_are_code() -> None:
-    (where, *_), _ = parts_of(at_lines(21, 22, file="other.py"))
-    assert where == "`other.py:21, 22`"
+    (what, _), _ = parts_of(at_lines(21, 22, file="other.py"))
+    assert what.split("<br>")[1:3] == ["`other.py:21`", "`other.py:22`"]
 
 
 def test_places_of_causes_and_advice_lead_to_lines_that_have_an_address_and_else_are_code() -> None:
@@ -917,41 +922,44 @@ def test_places_of_causes_and_advice_lead_to_lines_that_have_an_address_and_else
             limits=("max_kernels",),
             place=place,
         )
-        (*_, todo), (_, causes) = parts_of(Run((test,)))
-        line = "[mlp.py:21](https://x/mlp.py#L21)"
-        assert causes.split("\n") == [
-            f"- vectorized_elementwise \\[mul\\] x2 at {line}, launched most often",
-            "- vectorized_elementwise \\[gelu\\] at `other.py:25`",
+        (what, todo), _ = parts_of(Run((test,)))
+        assert what.split("<br>")[1:] == [
+            "[mlp.py:21](https://x/mlp.py#L21)",
+            "vectorized_elementwise \\[mul\\] x2, launched most often",
+            "vectorized_elementwise \\[gelu\\] at `other.py:25`",
         ]
         assert todo == f"{FEWER}<br>If intended, allow `max_kernels(3)` at {allowed_at}"
 
 
-def test_a_line_of_two_files_of_one_name_leads_to_neither() -> None:
+def same_names(lines: int) -> str:
+    """Of a test with kernels at one line of two files of one name, and at more lines."""
     kernels = [kernel(MUL, "aten::mul", source=f"{folder}/m.py:21") for folder in "ab"]
-    kernels += [kernel(GELU, "aten::gelu", source="a/m.py:25")]
-    test = Test("t.py::test_it", (profile(kernels, verdicts=(over(3, 1),)),), outcome="failed")
-    found = markdown_of(Run((test,)), link=lambda place: f"https://x/{place.file}#L{place.line}")
-    assert "[m.py:25](https://x/a/m.py#L25)" in found
-    causes = [line for line in found.splitlines() if line.startswith("- ")]
-    assert [line for line in causes if "m.py:21" in line]
-    assert not [line for line in causes if "#L21" in line]
+    kernels += [kernel(GELU, "aten::gelu", source=f"a/m.py:{25 + at}") for at in range(lines - 2)]
+    verdicts = (over(lines, 1),)
+    test = Test("t.py::test_it", (profile(kernels, verdicts=verdicts),), outcome="failed")
+    return markdown_of(Run((test,)), link=lambda place: f"https://x/{place.file}#L{place.line}")
+
+
+def test_lines_of_two_files_of_one_name_lead_to_their_own() -> None:
+    urls = re.findall(r"<br>\[m.py:\d+\]\((.*?)\)", same_names(3))
+    assert urls == ["https://x/a/m.py#L21", "https://x/b/m.py#L21", "https://x/a/m.py#L25"]
+
+
+def test_of_which_file_of_one_name_a_cause_tells_nobody_knows() -> None:
+    (row,) = [line for line in same_names(5).splitlines() if line.startswith("| ❌ |")]
+    assert "m.py:21" in row
+    assert "#L21" not in row
+    assert "(https://x/a/m.py#L25)" in row
 
 
 @pytest.mark.usefixtures("sources")
-def test_the_code_of_lines_is_shown_where_they_have_an_address_of_several_with_numbers() -> None:
-    excess = "vectorized_elementwise \\[mul\\]"
-    for lines, shown in (
-        ((21, 21), ["`x21 = 'mlp.py'`"]),
-        ((21, 22), ["21: `x21 = 'mlp.py'`", "22: `x22 = 'mlp.py'`"]),
-        ((21, 22, 23, 24), [f"{at}: `x{at} = 'mlp.py'`" for at in (21, 22, 23)]),
-    ):
-        (_, what, _), facts = parts_of(at_lines(*lines))
-        wrong = f"**max_kernels: {len(lines)}&nbsp;>&nbsp;1** in `test_it`"
-        assert what.split("<br>") == [wrong, *shown]
-        assert facts[1:] == [f"- {excess} x{len(lines)}"]
+def test_the_code_of_three_lines_is_shown_below_each_that_has_an_address() -> None:
+    for lines in ((21, 21), (21, 22), (21, 22, 23, 24)):
         page = rendered(markdown_of(at_lines(*lines), link=linked))
         (look,) = page.looks()
-        assert look.code == tuple(one.replace("`", "") for one in shown)
+        assert look.where == ", ".join(f"mlp.py:{at}" for at in dict.fromkeys(lines))
+        assert look.code == tuple(f"x{at} = 'mlp.py'" for at in dict.fromkeys(lines[:3]))
+        assert look.whys == (f"vectorized_elementwise [mul] x{len(lines)}",)
         assert page.unclosed == []
     assert " = 'mlp.py'" not in markdown_of(at_lines(21, 22))
     assert " = 'other.py'" not in markdown_of(at_lines(21, 22, file="other.py"), link=linked)

@@ -184,10 +184,10 @@ def test_a_time_that_is_worse_is_allowed_by_a_margin_counts_by_warnings_alone() 
         against = Verdict(limit="against", outcome="failed", comparison=found)
         return intended_words([*also, against], "main")
 
-    assert intended() == "if intended, allow kernelprof(margin='10%') until main has it"
+    assert intended() == "if intended, allow kernelprof(margin='10%') until main has this change"
     over = Verdict(limit="max_launches", outcome="failed", metric="launches", measured=3)
     assert intended(also=(over,)) == (
-        "if intended, allow max_launches(3) and kernelprof(margin='10%') until main has it"
+        "if intended, allow max_launches(3) and kernelprof(margin='10%') until main has this change"
     )
     assert intended(more).startswith("if intended, run with --kernelprof-warn-only ")
 
@@ -225,7 +225,7 @@ def judged_worse(source: Source, *names: str, kernels: Any = "kernels", us: floa
 def test_what_a_snapshot_accepts_is_advised_and_warnings_alone_where_it_does_not(
     verdict: Verdict, accepted: str | None
 ) -> None:
-    until = "run with --kernelprof-warn-only (all tests only warn) until main has it"
+    until = "run with --kernelprof-warn-only (all tests only warn) until main has this change"
     snapshot = f"accept it in a snapshot with --kernelprof-update{accepted}"
     helps = until if accepted is None else snapshot
     assert intended_words([verdict], "main") == f"if intended, {helps}"
@@ -249,7 +249,7 @@ def test_against_another_environment_no_snapshot_accepts_and_no_commit_changes_i
         (["elementwise [copy]"], "avoid the added copy (keep layout and dtype)"),
         (["elementwise [copy] x2, from aten::copy_", "strided elementwise [copy]"],
          "avoid the added copies (keep layout and dtype)"),
-        (["elementwise [copy]", "gelu"], "remove the added kernels"),
+        (["elementwise [copy]", "gelu"], "remove the added kernels, or fuse them (torch.compile)"),
     ],
 )  # fmt: skip
 def test_added_copies_are_to_be_avoided_like_those_over_a_limit(
@@ -261,8 +261,11 @@ def test_added_copies_are_to_be_avoided_like_those_over_a_limit(
 
 def test_of_several_slower_kernels_it_is_told_how_many_there_are() -> None:
     slower = [Cause(f"slower: {name}, 1.0us -> 2.0us") for name in ("gelu", "mul")]
-    assert fix_words(slower[:1], on_cpu=False) == "undo what slows down gelu"
-    assert fix_words(slower, on_cpu=False) == "undo what slows down these 2 kernels"
+    assert (
+        fix_words(slower[:1], on_cpu=False) == "find what slows down gelu (shapes, dtype, layout)"
+    )
+    both = "find what slows down these 2 kernels (shapes, dtype, layout)"
+    assert fix_words(slower, on_cpu=False) == both
 
 
 def test_where_no_line_launches_what_is_too_much_the_call_is_where_to_look() -> None:

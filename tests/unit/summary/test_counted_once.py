@@ -182,8 +182,8 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
     test = Test("t.py::t", (held_to(mlp(), *worse),), outcome="failed")
     found = summary_of(Run((test,), baselines=bases))
     assert found.sentence == (
-        "1 test exceeds its snapshot, 1 of 1 test is worse than main (abc1234), 1 of 1 profile "
-        "is worse than old.json."
+        "1 of 1 test exceeds its snapshot, 1 of 1 test is worse than main (abc1234), "
+        "1 of 1 profile is worse than old.json."
     )
     (row,) = found.rows
     assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]

@@ -331,5 +331,5 @@ def test_a_margin_that_tests_share_is_that_of_the_slowest() -> None:
     ).problems
     assert problem.tests == 2
     assert problem.remedy.intended == (
-        "if intended, allow kernelprof(margin='35%') until main has it"
+        "if intended, allow kernelprof(margin='35%') until main has this change"
     )
