@@ -203,7 +203,8 @@ class Progress(Protocol):
         """Report a round.
 
         Args:
-            what: the present step, for example "profiling". done, of: rounds.
+            what: the present step, for example "profiling". done, of: rounds; once all are done,
+                what follows takes long.
             reason: why more than usual is taken, in words; empty otherwise.
         """
 

@@ -149,8 +149,7 @@ def measure_once(
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             rows = itertools.chain.from_iterable(taken.facts.operators.values())
-            lines = frame_lines(taken.reading.trace, rows)
-            profile = with_lines(profile, taken.facts, lines)
+            profile = with_lines(profile, taken.facts, frame_lines(taken.reading.trace, rows))
         sessions.refuse_blind(device, taken.facts)
         found.append(Measurement(profile, taken.file, recording, taken.timeline))
 
@@ -316,7 +315,10 @@ class Run:
         may_end = self.plan.sample_on and self.agreement.rank is None and not step.batch
         is_first = may_end and step.rounds > policy.PROVING_ROUNDS
         least = policy.EXACT_ROUNDS if is_first else step.rounds
-        taken = sessions.profile_rounds(repeated, step.rounds, least, stacks=self.plan.stacks)
+        reads = partial(self.progress, "reading the trace of round", step.rounds, step.rounds)
+        taken = sessions.profile_rounds(
+            repeated, step.rounds, least, stacks=self.plan.stacks, on_long=reads
+        )
         step = replace(step, rounds=taken.recording.rounds or step.rounds)
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self.device, taken.facts)
@@ -386,7 +388,7 @@ class Run:
         """Return the call with progress, which is reported before each round and is not timed."""
         prepare = calls.with_progress(
             itertools.repeat(self._prepare),
-            lambda done: self.progress(what, min(done, rounds), rounds, reason),
+            lambda done: self.progress(what, min(done, rounds - 1), rounds, reason),
         )
         return self._repeated._replace(prepare=prepare)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -62,20 +63,26 @@ def profile_rounds(
     *,
     stacks: bool = False,
     shapes: bool = False,
+    on_long: Callable[[], None] = lambda: None,
 ) -> Taken:
     """Take one session of so many rounds, complete or not, warm or not. After the least number, by
     default all, a long round is the last.
 
     On the CPU, inputs are always recorded: they distinguish operators from ranges of their name.
+
+    Args:
+        on_long: called after a long last round, before its trace is made, which takes longer.
     """
     device = repeated.device
     with Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu") as session:
-        _take(session, repeated, rounds, rounds if least is None else least)
+        if _take(session, repeated, rounds, rounds if least is None else least):
+            on_long()
     return read(session.export(), inputs="all" if shapes else "presence")
 
 
-def _take(session: Session, repeated: RepeatedCall, rounds: int, least: int) -> None:
-    """Take so many rounds, or the least number where they are long; ranks begin each together."""
+def _take(session: Session, repeated: RepeatedCall, rounds: int, least: int) -> bool:
+    """Take so many rounds, or the least number where they are long; ranks begin each together.
+    Returns whether the last one was long."""
     for done in range(1, rounds + 1):
         with session.setup():
             call = repeated.prepare()
@@ -83,8 +90,10 @@ def _take(session: Session, repeated: RepeatedCall, rounds: int, least: int) -> 
         began = now_ns()
         with session.round():
             call()
-        if done >= least and now_ns() - began > LONG_NS:
-            break
+        is_long = now_ns() - began > LONG_NS
+        if done == rounds or (done >= least and is_long):
+            return is_long
+    return False
 
 
 def read(recorded: Recorded, *, inputs: InputsRead = "presence") -> Taken:

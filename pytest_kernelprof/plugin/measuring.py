@@ -590,7 +590,7 @@ def progress_line(
 
     def show(what: str, done: int, of: int, reason: str = "") -> None:
         nonlocal next_s, visible
-        if system.now_s() < next_s:
+        if system.now_s() < next_s and done < of:
             return
         text = f"{test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
         text = text.encode("ascii", "backslashreplace").decode()  # one column a character

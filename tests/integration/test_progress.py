@@ -168,6 +168,7 @@ def test_a_long_measurement_shows_a_line_and_leaves_none_behind(
     seen = on_a_terminal(case)
     assert any(line.startswith("test_slow: profiling 1") for line in seen.progress)
     assert any(line.startswith("test_slow: timing ") for line in seen.progress)
+    assert "test_slow: reading the trace of round 15/15" in seen.progress
     assert seen.progress[-1].endswith("/15")
     assert not any("test_slow: " in line or "captured" in line for line in seen.lines)
     assert seen.lines == as_without_it(seen.raw)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -81,6 +83,20 @@ def test_progress_is_told_of_each_round() -> None:
         ("timing", 0, 2, ""),
         ("timing", 1, 2, ""),
     ]
+
+
+def test_after_long_rounds_progress_says_at_once_that_the_trace_is_read() -> None:
+    """50,000 operators run within a second, and torch makes their trace in ten."""
+    told: list[tuple[str, int, int]] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        if done == of:
+            told.append((what, done, of))
+
+    measure(lambda: None, Plan("cpu"), progress=progress)
+    assert not told
+    measure(lambda: time.sleep(0.06), Plan("cpu"), progress=progress)
+    assert told == [("reading the trace of round", 2, 2)]
 
 
 def test_progress_says_why_code_is_profiled_again() -> None:
@@ -637,3 +653,21 @@ def test_the_record_of_each_step_is_what_the_policy_is_told(
     measure(lambda: None, Plan("cpu", warmup=2))
     assert told[:2] == [WarmUp(0, 2), WarmUp(1, 2)]
     assert len(told) == 3
+
+
+def test_memory_grows_with_events_alone_and_is_a_small_part_of_torchs_own() -> None:
+    """torch keeps some 22 KB of each operator, and frees that before its trace is read."""
+
+    def peak(rounds: int) -> float:
+        """Bytes of each operator that is profiled."""
+        tracemalloc.start()
+        try:
+            measure(lambda: [X.add(1) for _ in range(1_000)], Plan("cpu", rounds=rounds))
+            return tracemalloc.get_traced_memory()[1] / (rounds * 1_000)
+        finally:
+            tracemalloc.stop()
+
+    peak(2)  # what is loaded and cached by the first measurement
+    few, many = peak(4), peak(8)
+    assert many < 1.1 * few
+    assert many < 2_000

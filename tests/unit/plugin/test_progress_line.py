@@ -50,8 +50,10 @@ def test_it_is_rewritten_now_and_then_and_erased_once(out: io.StringIO) -> None:
     assert out.getvalue().count("\x1b7") == 2
 
 
-def test_nothing_is_written_in_the_first_second() -> None:
+def test_in_the_first_second_only_what_takes_long_is_written() -> None:
     out = io.StringIO()
     with line_on(out) as line:
         line("timing", 1, 24)
-    assert out.getvalue() == ""
+        assert out.getvalue() == ""
+        line("reading", 24, 24)  # which takes long
+        assert text_of(out.getvalue()) == r"test_\xe4?: reading 24/24"
