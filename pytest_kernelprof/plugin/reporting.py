@@ -397,7 +397,7 @@ def _fold(lines: list[str], test: str, first: dict[str, tuple[str, Sequence[str]
     if known != test:
         same = [one for one in _parts(shown) if one in _parts(said)]
         labels = [label for _, *below in same for one in below if (label := one.strip(" |^"))]
-        place = next((f", {one[0].strip()}" for one in same if one[0].startswith(_PLACE)), "")
+        place = next((f", {one[0].strip()}" for one in same if one[0].startswith(_PLACE[0])), "")
         file, _, name = known.partition("::")
         told = f"same as {name if test.startswith(f'{file}::') else known}{place}"
         told += f": {labels[0]}" if len(labels) == 1 else ""

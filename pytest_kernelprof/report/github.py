@@ -133,7 +133,7 @@ def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotatio
     lead = "" if is_foreign else "kernelprof: "
     title = f"{lead}{task.what} ({task.test})"
     whole = "; ".join([title, *(f"{other.what} ({other.test})" for _, other in others)])
-    lines = list(_lines(first, task, title))
+    lines = list(_lines(first, task, "" if others else title))
     for problem, other in others:
         lines += ["", *_lines(problem, other, "")]
     same_file = [one for one in task.places if one.file == task.places[0].file]

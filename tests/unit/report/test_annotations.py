@@ -150,7 +150,8 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
         "kernelprof%3A max_kernels%3A 5 > 4 (12 tests); max_cuda_time%3A 234.9us > 200.0us (slow)",
     )
     lines = data.split("%0A")
-    assert lines[:2] == [
+    assert lines[:3] == [
+        "max_kernels: 5 > 4",
         "test_0, test_1, test_2, test_3, and 8 more",
         "nvjet 256x128x64 TNT x3",
     ]
