@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness import in_turn, met, place, spread, table
 
-LIMIT_MS = 20.0
+LIMIT_MS = 15.0
 MANY = 3_000
 HEAVY = ("torch", "numpy", "msgspec", "filelock", "jinja2", "triton")
 WITH, WITHOUT = "installed, unused", "-p no:kernelprof"
@@ -159,9 +159,10 @@ def main() -> None:
     print(f"imports ({len(modules)} modules): {spread(imports, 1)} ms of CPU time")
     print(f"a test: {spread(a_test, 3)} ms of CPU time more, in a suite of {MANY:,}")
     print()
-    median = statistics.median(more(took, 0))
+    installed = "wheel: " if options.wheel else ""  # as users have it, if there is one
+    median = statistics.median(more(took, 0, installed))
     verdict = met(median <= LIMIT_MS)
-    print(f"{median:+.1f} ms; target: at most {LIMIT_MS:.0f} ms more: {verdict}")
+    print(f"{installed}{median:+.1f} ms; target: at most {LIMIT_MS:.0f} ms more: {verdict}")
     print(f"torch not imported: {met('torch' not in dear[WITH])}")
 
 
