@@ -121,7 +121,7 @@ SURE = {
 }
 """How sure a time is stands below it."""
 PLACE = "*test_*.py:*"
-LINE = "  at test_it.py:*: return F.gelu(x @ x) @ x"
+LINE = "    * | return F.gelu(x @ x) @ x"
 LAUNCHED = ("kernels", "match", "launches", "cuda_time", "exposed_comm", "forbid")
 """Of these the line that launches what exceeds the limit stands below it."""
 
