@@ -119,7 +119,7 @@ def task_of(problem: Problem) -> Task:
     if (left_out := len(whys) - len(aside) - 1) >= _MOST_WHYS:
         first, at_first = next(iter(whys.items()))
         others = "" if wording.OFTEN in first else f"; {left_out} others"
-        whys = {f"{first}{others}": at_first, **aside}
+        whys = {f"{first}{others}": None if others else at_first, **aside}
     sure = tuple(_sure_of(worst)) if problem.tests == 1 and isinstance(worst, Row) else ()
     facts = (excess, *found, *whys) if problem.tests > 1 else (excess, *whys, *found)
     labels = {words: at for words, at in whys.items() if at is not None}
