@@ -327,7 +327,6 @@ class BenchCalls:
         if self._is_busy or caller.partition(".")[0] in _LIBRARIES:
             return original(*args, **kwargs)
         asked = inspect.signature(original).bind(*args, **kwargs)
-        asked.apply_defaults()
         given, setup = asked.arguments, None
         if (tensors := given.get("grad_to_none")) is not None:
             setup = functools.partial(_forget_gradients, tensors)
