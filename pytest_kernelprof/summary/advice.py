@@ -118,6 +118,7 @@ def task_of(problem: Problem) -> Task:
     aside = {words: at for words, at in whys.items() if words.startswith(wording.ASIDE)}
     if (left_out := len(whys) - len(aside) - 1) >= _MOST_WHYS:
         first, at_first = next(iter(whys.items()))
+        left_out += sum(int(number) - 1 for one in whys for number in _MORE.findall(one))
         others = "" if wording.OFTEN in first else f"; {left_out} others"
         whys = {f"{first}{others}": None if others else at_first, **aside}
     sure = tuple(_sure_of(worst)) if problem.tests == 1 and isinstance(worst, Row) else ()
@@ -125,8 +126,7 @@ def task_of(problem: Problem) -> Task:
     labels = {words: at for words, at in whys.items() if at is not None}
     if worst.causes and (at := worst.causes[0].place or worst.place) in places:
         labels[excess] = at
-    profile = worst.profile if isinstance(worst, Row) else None
-    chains = {at: _chains_at(profile, at) for at in places if profile is not None}
+    chains = {at: _chains_at(worst.profile, at) for at in places if isinstance(worst, Row)}
     facts = tuple(one for one in facts if one and one not in "; ".join(sure).split("; "))
     return Task(lines, what, named, remedy, places, worst.told, call, sure, facts, labels, chains)
 
@@ -172,7 +172,7 @@ def _found(problem: Problem, what: str) -> Iterator[tuple[str, int]]:
 
 
 _NUMBER = re.compile(r" x\d+$")
-_VALUE = re.compile(r"\d|undecided|slower")
+_VALUE, _MORE = re.compile(r"\d|undecided|slower"), re.compile(r"^and (\d+) more$")
 
 
 def found_words(one: Entry) -> str:

@@ -47,6 +47,14 @@ class TestDerived(TestBase):
     )
 
 
+GELU_RAN = [
+    "E   max_kernels(match='gelu'): 1 > 0",
+    "  at test_it.py:5",
+    "    5 | return F.gelu(x @ x) + 1",
+    "      |        ^^^^^^^^^^^^^ aten::gelu",
+]
+
+
 def test_limits_with_another_match_compose(run: Run) -> None:
     result = run(
         """
@@ -58,15 +66,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "E   max_kernels(match='gelu'): 1 > 0",
-            "  at test_it.py:5",
-            "    5 | return F.gelu(x @ x) + 1",
-            "      |        ^^^^^^^^^^^^^ aten::gelu",
-        ],
-        consecutive=True,
-    )
+    result.stdout.fnmatch_lines(GELU_RAN, consecutive=True)
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
@@ -145,15 +145,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "E   max_kernels(match='gelu'): 1 > 0",
-            "  at test_it.py:5",
-            "    5 | return F.gelu(x @ x) + 1",
-            "      |        ^^^^^^^^^^^^^ aten::gelu",
-        ],
-        consecutive=True,
-    )
+    result.stdout.fnmatch_lines(GELU_RAN, consecutive=True)
 
 
 @pytest.mark.parametrize(

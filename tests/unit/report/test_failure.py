@@ -114,6 +114,40 @@ def test_marks_stand_below_the_call_that_launched_what_is_too_many(
     ]
 
 
+def lines_at(tmp_path: Path, code: str, *operators: str, **limits: Any) -> list[str]:
+    """Of a failure by kernels that are launched at ``mlp.py:LINE``, given as ``LINE operator``."""
+    (tmp_path / "mlp.py").write_text(code)
+    told = (one.split() for one in operators)
+    kernels = [kernel(f"{of}_kernel", f"aten::{of}", source=f"mlp.py:{at}") for at, of in told]
+    return message(profile(kernels), Place("test_mlp.py", 3), **limits)
+
+
+def test_no_call_is_marked_where_limits_are_about_different_kernels_of_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, launched = "y = gelu(x @ x)\n", ("1 matmul", "1 gelu")
+    (marked,) = [
+        one for one in lines_at(tmp_path, code, *launched, forbid_kernels="gelu") if "^" in one
+    ]
+    assert marked.index("^") == "    1 | y = gelu(x @ x)".index("gelu")
+    both = lines_at(tmp_path, code, *launched, max_kernels=0, forbid_kernels="gelu")
+    assert "    1 | y = gelu(x @ x)" in both
+    assert not any("^" in one for one in both)
+
+
+def test_of_more_causes_than_are_told_the_first_is_no_label_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    launched = ["1 sin", *(f"2 {of}" for of in ("cos", "tan", "exp", "log", "abs"))]
+    lines = lines_at(tmp_path, "a = f(x)\nb = g(a)\n", *launched, max_kernels=1)
+    at = lines.index("    1 | a = f(x)")
+    assert lines[at + 1] == "    2 | b = g(a)"
+    assert lines[at + 2].startswith("  sin_kernel")
+    assert lines[at + 2].endswith("; 5 others")
+
+
 def test_a_line_whose_code_is_not_known_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
