@@ -229,10 +229,10 @@ class Settings:
         "record Python stacks: blocks and whole tests name lines too", "measure", example="True"
     )
     undecided = Option[str](
-        _one_of("warn", "fail", "pass"), "what an undecided time does (default: warn)"
+        _one_of("warn", "fail", "pass"), "undecided times: warn, fail or pass (default: warn)"
     )
     blind = Option[str](
-        _one_of("error", "not-judged"), "tests whose device cannot be profiled (default: error)"
+        _one_of("error", "not-judged"), "unprofilable devices: error (default) or not-judged"
     )
     warn_only = _flag("only warn: limits, snapshots and comparisons fail no test", "compare")
     trace_dir = Option[str | None](
@@ -250,17 +250,17 @@ class Settings:
         "fail tests worse than a git revision (main, HEAD~1), another checkout or an earlier run",
         "compare",
     )
-    against_timeout = _seconds("stop a test on the other code after these seconds (default: 600)")
+    against_timeout = _seconds("end a test on the other code after N seconds (default: 600)")
     against_exact = _flag("compare only counts with a revision, no times (default: false)")
     margin = Option[float | None](
-        _MARGIN, "allow tests to be so much slower (default: 5 %%)", "compare", example='"8%"'
+        _MARGIN, "allow tests to be slower by this much (default: 5 %%)", "compare", example='"8%"'
     )
     against_python = Option[str | None](
         Kind("string", "the python of an environment", accepts=_is_text, metavar="EXE"),
         "compare with another environment: its python runs the same code, or the revision's",
         "compare",
     )
-    against_copy = Option[tuple[str, ...]](_GLOBS, "copy these untracked files, too (globs)")
+    against_copy = Option[tuple[str, ...]](_GLOBS, "also copy these untracked files (globs)")
     against_prepare = Option[str | None](
         Kind("string", "a command", accepts=_is_text),
         "run this shell command in the folder of the other code before the tests",
@@ -277,7 +277,7 @@ class Settings:
         _COUNT, "test at most N configurations of a benchmark's plot (default: 12)", default=12
     )
     lock_timeout = _seconds("wait this many seconds for other tests on the same GPU (default: 600)")
-    rank_timeout = _seconds("wait so many seconds for a rank (default: 120)", 120.0)
+    rank_timeout = _seconds("wait this many seconds for a rank (default: 120)", 120.0)
     spread_workers = _flag("give each xdist worker a GPU, in turn (default: true)", default=True)
     revision = Option[str | None](
         None, "the revision or folder that ``against`` names; empty for another environment alone"
