@@ -142,7 +142,7 @@ class Watch:
     _last: Sample | None = None
     _last_block_us: int = 0
     _next_block_us: int = 0
-    _worked_lately: bool = False
+    _worked_lately: frozenset[int] = frozenset()
     _working: dict[int, int] = field(default_factory=dict)
 
     def block(self, rounds: int) -> bool:
@@ -212,25 +212,27 @@ class Watch:
         return throttling
 
     def _look_last(self, gpu: Gpu) -> None:
-        """Where others are on the GPU, wait for the sample that holds the last block's end."""
+        """Where others are on the GPU, wait for the sample that holds the last block's end: of
+        each that worked lately, since an H200 samples one process before another."""
         left = _now_us()
         company = self._company.kept_at_rest() | self._company.partners()
         there = gpu.others_among(gpu.processes(), company, self._at_work)
         quiet = not (self._working or self._worked_lately or there)
         if not quiet and not self._working:
-            self._wait_for_a_sample_after(gpu, left)
+            known_by_pid = self._worked_lately if gpu.numbers_like_us else frozenset()
+            self._wait_for_a_sample_after(gpu, left, known_by_pid)
             self._note_others(gpu)
         if self._last is not None:
             known = quiet and not self._conditions.why_contention_unknown
             _last_watches[gpu] = LastWatch(self._next_block_us, self._last, known)
 
     def _note_others(self, gpu: Gpu) -> None:
-        """Note who else worked in samples that reach into the last block, and whether anybody did
-        in the second before."""
+        """Note who else worked in samples that reach into the last block, and who did in the second
+        before."""
         begun = self._last_block_us
         since = min(begun, _now_us() - _SAMPLED_WITHIN_US)
         used = self._use_since(gpu, since)
-        self._worked_lately = bool(self._others_in(gpu, used, since))
+        self._worked_lately = frozenset(self._others_in(gpu, used, since))
         for pid, share in self._others_in(gpu, used, begun).items():
             self._working[pid] = max(share, self._working.get(pid, 0))
 
@@ -251,9 +253,15 @@ class Watch:
             return ()
         return used
 
-    def _wait_for_a_sample_after(self, gpu: Gpu, instant_us: int) -> None:
+    def _wait_for_a_sample_after(
+        self, gpu: Gpu, instant_us: int, of: frozenset[int] = frozenset()
+    ) -> None:
+        """Of any process, or of each that is named."""
         deadline = instant_us + _SAMPLED_WITHIN_US
-        while _now_us() < deadline and not gpu.use_since(instant_us):
+        while _now_us() < deadline:
+            sampled = {one.pid for one in self._use_since(gpu, instant_us)}
+            if self._conditions.why_contention_unknown or (sampled and of <= sampled):
+                return
             self._pulse()  # a process that did nothing has no sample
             sleep(_POLL_S)
 

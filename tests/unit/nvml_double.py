@@ -33,6 +33,7 @@ class Driver:
     processes: set[int] = field(default_factory=lambda: {ME})
     use: dict[int, int] = field(default_factory=dict)
     stops_at: float = float("inf")
+    sampled_late_s: dict[int, float] = field(default_factory=dict)
     mig: int = 0
     refuses: dict[str, int] = field(default_factory=dict)
     pulses: int = 0
@@ -65,13 +66,14 @@ class Driver:
     def utilisation(self, _: str, since_us: int) -> list[Any]:
         """Like an H200: one sample a process, stamped every 10 ms here while anyone works."""
         last = self.stops_at + 0.01  # the sample in which the work ended
-        stamp = int(min(time.time(), last) * 100) * 10_000
-        if not self.use or stamp <= since_us:
+        now, used = time.time(), []
+        for pid, use in self.use.items():
+            stamp = int(min(now - self.sampled_late_s.get(pid, 0), last) * 100) * 10_000
+            if stamp > since_us:
+                used.append(SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=use))
+        if not used:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        unused = SimpleNamespace(pid=0, timeStamp=0, smUtil=0)
-        return [unused] + [
-            SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=use) for pid, use in self.use.items()
-        ]
+        return [SimpleNamespace(pid=0, timeStamp=0, smUtil=0), *used]  # one that is unused
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answers: dict[str, Callable[..., Any]] = {

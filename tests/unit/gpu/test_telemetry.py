@@ -97,6 +97,14 @@ def test_a_short_block_waits_for_the_sample_that_holds_it(driver: Driver) -> Non
     assert looking.conditions().contenders == (Neighbour(OTHER, 70),)
 
 
+def test_who_worked_lately_is_waited_for_although_this_process_is_sampled_before(
+    driver: Driver,
+) -> None:
+    driver.processes, driver.use = {ME, OTHER}, {ME: 20, OTHER: 78}
+    driver.sampled_late_s = {OTHER: 0.04}
+    assert watched(seconds=0).contenders == (Neighbour(OTHER, 78),)
+
+
 def test_waiting_ends_where_no_sample_comes(driver: Driver) -> None:
     driver.processes = {ME, OTHER}
     start = time.time()
