@@ -21,7 +21,7 @@ from pytest_kernelprof.records.profile import Place, Profile, Verdict
 from pytest_kernelprof.report.failure import INDENT, failure_text
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.records import TO_DO
-from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
+from pytest_kernelprof.summary.verdicts import found_by, integrity_words, verdict_line
 
 
 @dataclass(slots=True, eq=False)
@@ -271,9 +271,8 @@ def _warnings(records: Records, undecided: str) -> list[str]:
                 f"{max(kernels.rounds):.0f} kernels a call, so its times are those of different "
                 "work"
             )
-    if undecided != "pass":
-        every = ((v, profile.conditions) for profile in records.profiles for v in profile.verdicts)
-        told += [verdict_line(v, wording.doubt(of)) for v, of in every if v.outcome == "undecided"]
+        if undecided != "pass":
+            told += found_by([one for one in profile.verdicts if one.outcome == "undecided"])
     return told
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from pytest_kernelprof.records.profile import Place
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.summary import wording
 from pytest_kernelprof.summary.advice import hint_of, task_of
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Problem, Task
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Problem
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
@@ -89,8 +89,7 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
 
 MOST = 10
 """The most errors, and the most warnings, that GitHub shows of a step."""
-_MOST_BELOW = 20
-_LONGEST_TITLE, _LONGEST_LINE = 200, 500
+_LONGEST_TITLE, _LONGEST_LINE, _WIDEST = 200, 500, 90
 
 
 class Annotation(NamedTuple):
@@ -100,8 +99,8 @@ class Annotation(NamedTuple):
         failed: whether a test failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
         tests: how many tests it is about.
-        places: where it may stand, the best first. last: the last line that it is about, if that
-            is not the first place's own.
+        places: where it may stand, the best first. last: the last of the lines from there on that
+            it is about; 0 if it is about none or about others between.
         title, lines: in words.
     """
 
@@ -111,54 +110,40 @@ class Annotation(NamedTuple):
     places: tuple[Place, ...]
     title: str
     lines: tuple[str, ...]
-    last: Place | None = None
+    last: int
 
 
 def annotations_of(run: Run) -> list[Annotation]:
-    """Return one for each line of code to look at, worst first: tests with one cause share one, and
-    so do causes at one line."""
-    at_place = wording.grouped(
-        ((problem, task_of(problem)) for problem in summary_of(run).problems),
-        lambda told: (told[1].places[:1], any(row.failed for row in told[0].rows)),
-    )
-    found = [_annotation(several, failed) for (_, failed), several in at_place.items()]
+    """Return one for each problem, worst first: tests with one cause share one."""
+    found = map(_annotation, summary_of(run).problems)
     return sorted(found, key=lambda one: not one.failed)
 
 
-def _annotation(told: Sequence[tuple[Problem, Task]], failed: bool) -> Annotation:
-    """Of problems at one line: what is wrong with which tests, then for each why and what to do."""
-    (first, task), *others = told
-    row, tests = first.rows[0], sum(problem.tests for problem, _ in told)
+def _annotation(problem: Problem) -> Annotation:
+    """What is wrong with which tests, why, what to do."""
+    task, row = task_of(problem), problem.rows[0]
+    failed = any(one.failed for one in problem.rows)
     is_foreign = row.told in FAILED_OTHERWISE and not any(hint_of(one.text) for one in row.causes)
-    lead = "" if is_foreign else "kernelprof: "
-    title = f"{lead}{task.what} ({task.test})"
-    whole = "; ".join([title, *(f"{other.what} ({other.test})" for _, other in others)])
-    lines = list(_lines(first, task, "" if others else title))
-    for problem, other in others:
-        lines += ["", *_lines(problem, other, "")]
-    same_file = [one for one in task.places if one.file == task.places[0].file]
+    title = f"{'' if is_foreign else 'kernelprof: '}{task.what} ({task.test})"
+    lines = [] if task.what in title[:_LONGEST_TITLE] else [task.what]
+    lines += [f"launched at {task.lines}"] if " or " in task.lines else []
+    lines += (words.replace(f" at {task.lines}", "") for words in (*task.facts, *task.sure))
+    lines += [""] if lines and task.remedy.steps else []
+    for does, command in task.remedy.steps:
+        both = f"{does}: {command}" if command else does
+        lines += [both] if not command or len(both) <= _WIDEST else [f"{does}:", f"  {command}"]
+    numbers = {one.line for one in task.places if one.file == task.places[0].file}
+    last = max(numbers, default=0)
+    adjoin = last - min(numbers, default=0) < len(numbers)  # no line between them is innocent
     return Annotation(
         failed,
         warned=not failed and row.told != "to update",
-        tests=tests,
+        tests=problem.tests,
         places=tuple(filter(None, dict.fromkeys((*task.places[:1], row.place, row.test.place)))),
-        title=whole,
-        lines=tuple(lines[not lines[:1] or not lines[0] :]),
-        last=max(same_file, key=lambda one: one.line, default=None),
+        title=title,
+        lines=tuple(lines),
+        last=last if adjoin else 0,
     )
-
-
-def _lines(problem: Problem, task: Task, title: str) -> Iterator[str]:
-    """What the title does not say: what is wrong with which tests, why, what to do."""
-    name = "" if problem.tests > 1 or task.test in title else task.test
-    head = ": ".join(filter(None, [name, "" if task.what in title[:_LONGEST_TITLE] else task.what]))
-    yield from [head] if head else []
-    yield from [f"launched at {task.lines}"] if " or " in task.lines else []
-    yield from (words.replace(f" at {task.lines}", "") for words in (*task.sure, *task.facts))
-    steps = task.remedy.steps
-    yield from [""] if steps else []
-    for does, command in steps:
-        yield from [f"{does}:", command] if command else [does]
 
 
 def notice_of(run: Run) -> str:
@@ -188,12 +173,12 @@ def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:
     known = ((file_of(place), place.line) for place in one.places)
     file, number = next(((file, line) for file, line in known if file), ("", 0))
     where = {"file": printable(file), "line": str(number)} if file else {}
-    last = one.last
-    if last is not None and file == file_of(last) and 0 < last.line - number < _MOST_BELOW:
-        where["endLine"] = str(last.line)
+    if where and number < one.last and file == file_of(one.places[0]):
+        where["endLine"] = str(one.last)
     properties = {**where, "title": line(one.title, _LONGEST_TITLE)}
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    data = "\n".join(line(words, _LONGEST_LINE) for words in one.lines)
+    # Commands are indented.
+    data = "\n".join("  " * it.startswith("  ") + line(it, _LONGEST_LINE) for it in one.lines)
     return f"::{'error' if one.failed else 'warning'} {told}::{_data(data)}"
 
 

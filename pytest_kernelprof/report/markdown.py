@@ -34,7 +34,7 @@ LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _SIGNS: Mapping[Tone, str] = {"bad": "❌", "lost": "❌", "unsure": "⚠️", "kept": "✅", "none": ""}
-_MOST_NOTES, _MOST_KERNELS, _MOST_WHYS = 10, 3, 3
+_MOST_NOTES, _MOST_KERNELS, _MOST_WHYS = 10, 1, 3
 _LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
 _FOR_THE_CUT = 900  # and for the titles of the folds
 _WIDEST = 90
@@ -65,7 +65,7 @@ def markdown_of(run: Run, limit: int = LIMIT, link: Link = lambda _: "") -> str:
     rows, folds, changed = ([*chain(*kept[one])] for one in ("task", "detail", "change"))
     shown = summary.problems[: made["detail"]]
     left = [one for one in summary.problems if one not in shown or not _has_commands(one)]
-    told = [*head, *([*_TABLE, *rows, ""] if rows else []), *folds, *_commands(left)]
+    told = [*head, *([*_TABLE, *rows, ""] if rows else []), *_commands(left), *folds]
     differ = (one.comparison for one in listed(summary).changed if one.comparison is not None)
     results = Counter(RESULTS[result_of(one)] for one in differ)
     named = ", ".join(f"{number} {result}" for result, number in results.items())
@@ -113,7 +113,8 @@ def _row(problem: Problem, link: Link) -> list[str]:
     """What is wrong with which test, at which lines, why; what to do."""
     task, told = task_of(problem), _told(problem, link)
     whose = f"in {code(task.test)}" if problem.tests == 1 else f"({text(task.test)})"
-    held = text(task.what.replace("->", "→")).replace(" > ", "&nbsp;>&nbsp;")  # no line ends there
+    # No line ends beside these.
+    held = text(task.what.replace("->", "→")).replace(" > limit ", "&nbsp;> limit&nbsp;")
     why = [f"**{held}** {whose}" if task.what else whose]
     facts = (*task.sure, *task.facts)[:_MOST_WHYS]
     is_open = task.lines.endswith("...") or not task.places

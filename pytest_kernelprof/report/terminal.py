@@ -114,18 +114,15 @@ def _head_lines(
         room = max(0, room - len(line) - 1)  # only what fails is red
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     lines += tables.labelled("unfinished", missing, style)
-    last = ""
     for one in summary.tasks:
-        task, kind = one._replace(sure=()), f"{one.told}"  # its failure says how sure that is
+        task = one._replace(sure=())  # its failure says how sure that is
         if len(one.remedy.tests) == 1 and one.remedy.tests[0] in told:  # and the rest
-            task = task._replace(places=(), facts=(), remedy=records.Remedy(one.remedy.first))
+            remedy, whys = records.Remedy(one.remedy.first), one.facts if len(one.facts) < 3 else ()
+            facts = tuple(why.replace(f" at {one.lines}", "") for why in whys)
+            task = task._replace(places=(), facts=facts, remedy=remedy)
         elif one.told == "to update":  # by one command for all, below
             task = task._replace(remedy=one.remedy._replace(command=""))
-        else:
-            kind = ""
-        lines += [] if kind and kind == last else [()]
-        lines += _task_lines(task, code, style)
-        last = kind
+        lines += [(), *_task_lines(task, code, style)]
     problems = enumerate(summary.problems)
     left = [one for at, one in problems if at >= MOST_TASKS or one.rows[0].told == "to update"]
     for does, command in commands_of(left):

@@ -138,7 +138,7 @@ class Entry:
         test: the record. file: its file, as in the id. name: what follows it, with the parameters
             in brackets and the profile's label, if it has one, in brackets after a space.
         told: how it is marked; None where it has no limit and its test passed.
-        found: what is wrong, limit by limit, in words: ``max_kernels: 16 > 14``.
+        found: what is wrong, limit by limit, in words: ``max_kernels: 16 > limit 14``.
         causes: why it is marked, or what changed, the most telling first.
         place: the line to look at: of the first cause that has one, else of the call or the test.
     """

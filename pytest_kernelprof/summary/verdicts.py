@@ -34,7 +34,7 @@ _REASONS = {
 
 
 def verdict_line(verdict: Verdict, doubt: str = "") -> str:
-    """One limit of a profile and how it fared, for example ``max_kernels: 5 > 1``.
+    """One limit of a profile and how it fared, for example ``max_kernels: 5 > limit 1``.
 
     Args:
         doubt: what disturbed the GPU, if it was; see ``wording.doubt``.
@@ -418,8 +418,9 @@ def counts_before(verdicts: Iterable[Verdict], *sources: compared.Source) -> dic
 
 def found_by(verdicts: Sequence[Verdict], revision: str = "") -> list[str]:
     """What is wrong, what failed first, a few words for each limit and baseline: ``max_kernels: 5 >
-    1``, ``worse than main: kernels 3 -> 4``; of a count that alone is worse one of both:
-    ``max_kernels: 4 > 3 (was 3 in main)``. Launches that are as many as kernels stand beside them.
+    limit 1``, ``worse than main: kernels 3 -> 4``; of a count that alone is worse one of both:
+    ``max_kernels: 4 > limit 3 (was 3 in main)``. Launches that are as many as kernels stand beside
+    them.
 
     Args:
         revision: the name of the one, or of the environment, that is compared with, if one is.

@@ -204,10 +204,10 @@ def pair(unit: str, value: float, allowed: float) -> tuple[str, str]:
 
 
 def beside_limit(verdict: Verdict) -> str:
-    """The value beside its limit: ``5 > 1``; empty where there are none."""
+    """The value beside its limit: ``5 > limit 1``; empty where there are none."""
     if verdict.measured is None or verdict.allowed is None:
         return ""
-    over, kept = (" < ", " >= ") if verdict.is_floor else (" > ", " <= ")
+    over, kept = (" < limit ", " >= ") if verdict.is_floor else (" > limit ", " <= ")
     both = pair(verdict.unit, verdict.measured, verdict.allowed)
     return {"passed": kept, "undecided": ", limit "}.get(verdict.outcome, over).join(both)
 

@@ -49,7 +49,7 @@ def test_a_model_that_launches_more_fails_its_mixin(pytester: pytest.Pytester, p
     result = project.run()
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 6 > 5", "  at models.py:18", "    18 | return self.down(1.0 [*] *"]
+        ["E   max_kernels: 6 > limit 5", "  at models.py:18", "    18 | return self.down(1.0 [*] *"]
     )
 
 
@@ -61,7 +61,7 @@ def test_a_step_of_a_worker_that_launches_more_fails(
     project.change("engine.py", "@ self.weight)", "@ self.weight) + 1")
     result = project.run("test_worker.py")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2*", "*aten::add*"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2*", "*aten::add*"])
 
 
 def test_a_fusion_that_did_not_happen_in_one_step_fails_that_step(

@@ -250,8 +250,8 @@ def _of_each(name: str, wrong: str, facts: list[str]) -> list[tuple[str, list[st
 
     Args:
         name: the test, or how many. wrong: with the worst.
-        facts: of several tests with their names, ``test_a, test_b: max_kernels: 5 > 4``; by these
-            alone where the same is wrong with them.
+        facts: of several tests with their names, ``test_a, test_b: max_kernels: 5 > limit 4``; by
+            these alone where the same is wrong with them.
     """
     if not re.fullmatch(r"\d+ tests", name):
         return [(name, [wrong, *facts])]
@@ -430,7 +430,7 @@ _NAME = re.compile(r"\btest_\w+\b(?!\.py)(?:\[[^]]*\])?")
 
 def _named(line: str) -> tuple[list[str], str]:
     """The tests that a line begins with, and what it says of them: ``test_a, test_b, and 36 more``,
-    ``test_a[1] and 7 more: max_kernels: 4 > 3``."""
+    ``test_a[1] and 7 more: max_kernels: 4 > limit 3``."""
     if not line.startswith("test_"):
         return [], ""
     names, _, why = line.partition(": ")

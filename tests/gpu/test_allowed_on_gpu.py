@@ -238,9 +238,9 @@ def test_limits_allow_lines_and_blocks_and_fail_by_other_waits(pytester: pytest.
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "E   max_syncs: 1 > 0",
+            "E   max_syncs: 1 > limit 0",
             "  2 more allowed: noisy.py:2, noisy.py:3",
-            "E   max_syncs: 2 > 0*",
+            "E   max_syncs: 2 > limit 0*",
         ]
     )
 

@@ -177,7 +177,7 @@ def test_work_of_children_on_the_gpu_is_no_pass(printed: str) -> None:
 
 def test_a_broken_limit_stays_broken_beside_children(printed: str) -> None:
     assert outcomes(printed, "FAILED") == {"broken_is_broken"}, printed
-    assert "max_kernels: 1 > 0" in printed
+    assert "max_kernels: 1 > limit 0" in printed
 
 
 def test_children_that_are_meant_are_told_in_the_row(printed: str) -> None:

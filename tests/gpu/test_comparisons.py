@@ -124,7 +124,7 @@ def test_limited(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 2 > 1*", "*UNSTABLE: *"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 2 > limit 1*", "*UNSTABLE: *"])
 
 
 def test_a_side_stream_that_is_not_joined_counts_and_its_time_too(run: RunGpu) -> None:

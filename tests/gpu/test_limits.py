@@ -19,19 +19,19 @@ CASES = {
         "max_kernels(3)",
         "max_kernels(2)",
         "mlp",
-        "max_kernels: 3 > 2*",
+        "max_kernels: 3 > limit 2*",
     ),
     "match": (
         'max_kernels(1, match="gelu")',
         'max_kernels(0, match="gelu")',
         "mlp",
-        "max_kernels(match='gelu'): 1 > 0*",
+        "max_kernels(match='gelu'): 1 > limit 0*",
     ),
     "launches": (
         "max_launches(3)",
         "max_launches(1)",
         "mlp",
-        "max_launches: 3 > 1*",
+        "max_launches: 3 > limit 1*",
     ),
     "cuda_time": (
         'max_cuda_time("1s")',
@@ -67,25 +67,25 @@ CASES = {
         "max_syncs(0)",
         "max_syncs(0)",
         ("mlp", "lambda: x.sum().item()"),
-        "max_syncs: 1 > 0",
+        "max_syncs: 1 > limit 0",
     ),
     "memcpys": (
         'max_memcpys(0, direction="h2d")',
         'max_memcpys(0, direction="d2h")',
         "lambda: x.cpu()",
-        "max_memcpys(d2h): 1 > 0",
+        "max_memcpys(d2h): 1 > limit 0",
     ),
     "memcpy_bytes": (
         'max_memcpy_bytes("1 MB")',
         'max_memcpy_bytes("1 KB")',
         "lambda: x.cpu()",
-        "max_memcpy_bytes: 524 KB > 1 KB",
+        "max_memcpy_bytes: 524 KB > limit 1 KB",
     ),
     "peak_memory": (
         'max_peak_memory("2 MB")',
         'max_peak_memory("1 KB")',
         "mlp",
-        "max_peak_memory: 1.05 MB > 1 KB",
+        "max_peak_memory: 1.05 MB > limit 1 KB",
     ),
     "allocations": (
         "max_allocations(0)",
@@ -196,7 +196,7 @@ def test_host_time():
     result.stdout.fnmatch_lines(
         [
             "*max_latency: not measured*kernel_profile(fn)*",
-            "E   max_kernels: 3 > 1*",
+            "E   max_kernels: 3 > limit 1*",
         ]
     )
 

@@ -59,7 +59,7 @@ def test_one_more(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*max_kernels: 3 > 2 on rank 1*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > limit 2 on rank 1*"])
 
 
 def test_under_torchrun_comparisons_warm_up_alike_and_a_rank_may_measure_alone(

@@ -54,7 +54,7 @@ def test_a_failure_shows_apart_what_is_allowed_where_and_why(run: Run) -> None:
     # The cause and the marks are about the other kernel alone.
     result.stdout.re_match_lines(
         [
-            r"E   max_kernels: 1 > 0",
+            r"E   max_kernels: 1 > limit 0",
             r"  1 more allowed: logging \(test_it\.py:\d+\)$",
             r"  1 .*aten::sum .*\(allowed\)",
             r"> 2 .*aten::add ",
@@ -105,7 +105,7 @@ def test_rounds_that_allow_differently_are_judged_one_by_one(run: Run) -> None:
     run(fine).assert_outcomes(passed=1)
     result = run(dedent(code).format(unallowed=True, rounds="{2}"))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 2 > 1*"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 2 > limit 1*"])
 
 
 def test_blocks_nest_and_the_innermost_gives_the_reason(run: Run) -> None:
@@ -128,7 +128,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 1 > 0*",
+            "E   max_kernels: 1 > limit 0*",
             "  3 more allowed: outer (test_it.py:*) x2, outer (test_it.py:*)",
         ]
     )
@@ -156,7 +156,7 @@ def test_it(kernel_profile, step):
 """
     result = run(code)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*_ test_it[[]theirs] _*", "E   max_kernels: 1 > 0*"])
+    result.stdout.fnmatch_lines(["*_ test_it[[]theirs] _*", "E   max_kernels: 1 > limit 0*"])
 
 
 def test_threads_share_one_object(run: Run) -> None:
@@ -195,7 +195,7 @@ def test_it(kernel_profile):
 """
     result = run(code)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 1 > 0*", "  1 more allowed: may fail (test_it.py:*)"]
+        ["E   max_kernels: 1 > limit 0*", "  1 more allowed: may fail (test_it.py:*)"]
     )
 
 
@@ -213,7 +213,7 @@ def test_it(kernel_profile):
 """
     result = run(code)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 1 > 0*"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 1 > limit 0*"])
 
 
 def test_any_text_is_a_reason(run: Run) -> None:
@@ -260,7 +260,7 @@ def test_outside(kernel_profile):
 """
     result = run(code)
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*_ test_inside_is_counted _*", "E   max_kernels: 2 > 1*"])
+    result.stdout.fnmatch_lines(["*_ test_inside_is_counted _*", "E   max_kernels: 2 > limit 1*"])
 
 
 def test_nothing_happens_where_nothing_is_measured(run: Run) -> None:
@@ -347,7 +347,7 @@ def test_it(kernel_profile):
     result = run(code.format(every=every, nth=nth % every))
     result.assert_outcomes(failed=1)
     told = " ".join(" ".join(result.outlines).split())
-    assert "max_kernels: 2 > 1" in told
+    assert "max_kernels: 2 > limit 1" in told
     assert "allow= needs known lines (kernel_profile(fn), or stacks=True) and rounds that" in told
 
 
@@ -356,7 +356,7 @@ def test_what_lines_allow_is_shown_apart(run: Run, pytester: pytest.Pytester) ->
     result = run(USES + marked('max_kernels(0, allow="noisy.py")'))
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 1 > 0",
+            "E   max_kernels: 1 > limit 0",
             "  1 more allowed: noisy.py:2",
             "  if intended, allow max_kernels(1, allow=[[]'noisy.py']) at test_it.py:*",
         ]

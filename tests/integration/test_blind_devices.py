@@ -96,7 +96,7 @@ def test_it(kernel_profile):
 """
     result = run(code)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | *"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | *"])
 
 
 def test_a_test_that_nobody_set_a_limit_on_passes_with_the_reason_in_its_row(run: Run) -> None:

@@ -136,7 +136,7 @@ def test_a_limit_is_judged_however_late_it_comes_and_none_of_a_test_that_has_end
     result.assert_outcomes(passed=1, errors=4)
     result.stdout.fnmatch_lines(
         [
-            "ERROR *test_a_stricter_at_last - max_kernels: 3 > 2",
+            "ERROR *test_a_stricter_at_last - max_kernels: 3 > limit 2",
             "ERROR *test_b_* - this kernel_profile bel*",
         ]
     )

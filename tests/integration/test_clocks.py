@@ -49,7 +49,7 @@ def test_compared(kernel_profile, clock):
 """
     )
     result.assert_outcomes(passed=6, failed=3)
-    result.stdout.fnmatch_lines(["E   max_latency: *ms > 1.00ms", "  *, 99 % CI *"] * 3)
+    result.stdout.fnmatch_lines(["E   max_latency: *ms > limit 1.00ms", "  *, 99 % CI *"] * 3)
 
 
 def test_the_clock_of_pytest_benchmark_is_ours_too(run: Run) -> None:

@@ -85,7 +85,7 @@ def test_asyncio_timeout_and_randomly_together(run: Run) -> None:
     )
     result.assert_outcomes(passed=4, failed=3)
     result.stdout.fnmatch_lines_random(
-        ["Using --randomly-seed=*", "E   max_kernels: 3 > 2", "E *Failed: Timeout*0.2*"]
+        ["Using --randomly-seed=*", "E   max_kernels: 3 > limit 2", "E *Failed: Timeout*0.2*"]
     )
     assert sorted(row for row in counts_of(result) if "too_slow" not in row) == [
         "3 test_async_nobody_limits",
@@ -297,7 +297,7 @@ def test_without_autoloading_it_is_loaded_by_name(
     code = "@pytest.mark.max_kernels(2)\ndef test_it():\n    three()\n"
     result = run(code, "-p", "kernelprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2"])
 
 
 def test_running_out_of_memory_in_measured_code_is_the_tests_own_failure(run: Run) -> None:
@@ -332,4 +332,4 @@ class TestIt(unittest.IsolatedAsyncioTestCase):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2"])

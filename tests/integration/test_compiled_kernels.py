@@ -76,7 +76,7 @@ def test_broken(kernel_profile):
     result.assert_outcomes(skipped=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_spills on sm_90: * > 0 B",
+            "E   max_spills on sm_90: * > limit 0 B",
             "  compiled for sm_90, not run",
             "  at test_it.py:14",
             "    14 | kernel[[](1,)](x, y, [*]args, [*][*]options)",
@@ -114,7 +114,7 @@ def test_it(kernel_profile, registers):
     result.assert_outcomes(failed=1, skipped=2)
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_spills on sm_90: * > 0 B",
+            "E   max_spills on sm_90: * > limit 0 B",
             "SKIPPED*max_spills on sm_90: some configurations of spilling need up to *",
             "SKIPPED*max_spills on sm_90: 0 B <= 0 B",
         ]
@@ -174,7 +174,7 @@ def test_asks(kernel_profile):
     none = "no Triton kernel was launched, so there is none to judge; the code ended early:"
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_registers on sm_90: * > 4",
+            "E   max_registers on sm_90: * > limit 4",
             "SKIPPED*: kept by the kernels so far; the code ended early: AssertionError: assert "
             "tensor(0.) == 2048 at test_it.py:22",
             "SKIPPED*: max_registers on sm_90: * <= 64",

@@ -116,11 +116,11 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 1 > 0",
+            "E   max_kernels: 1 > limit 0",
             "  in profile 2",
             "  at test_it.py:10",
             "    10 | *",
-            "E   max_kernels: 3 > 0",
+            "E   max_kernels: 3 > limit 0",
             "  in region 'backward'",
             "  at test_it.py:11",
             "    11 | *",
@@ -163,7 +163,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_kernels(match='gelu'): 1 > 0",
+            "E   max_kernels(match='gelu'): 1 > limit 0",
             "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add')",
             "  at test_it.py:5",
             "    5 | *",

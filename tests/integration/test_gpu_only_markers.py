@@ -60,7 +60,7 @@ def test_several_are_all_named(run: Run) -> None:
 def test_beside_a_limit_that_the_cpu_has_the_test_runs(run: Run) -> None:
     result = run(TEST.format(marker="max_syncs(0)\n@pytest.mark.max_kernels(2)"))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | *"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | *"])
 
 
 @pytest.mark.parametrize("marker", MARKERS)

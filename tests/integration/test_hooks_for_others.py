@@ -101,7 +101,7 @@ def test_over(kernel_profile):
     result.stdout.fnmatch_lines_random(
         [
             "*mine*",
-            "E   max_kernels: 3 > 1",
+            "E   max_kernels: 3 > limit 1",
             "  at test_it.py:5",
             "    5 | *",
             "a hook pytest_kernelprof_profile raised ValueError: of the hook",
@@ -137,7 +137,7 @@ def test_kept(kernel_profile):
     result.stdout.fnmatch_lines_random(
         [
             "*mine*",
-            "E   max_kernels: 3 > 1",
+            "E   max_kernels: 3 > limit 1",
             "  at test_it.py:5",
             "    5 | *",
             "*a hook pytest_kernelprof_profile raised *: *",

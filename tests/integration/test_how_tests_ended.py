@@ -85,7 +85,7 @@ def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> 
         [
             "E   min_speedup(1000): three (candidate) over three (reference), latency: *",
             "*= kernel profiles =*",
-            "✗ test_it.py:*: min_speedup(1000): * times < 1000.000 times (TestEnds::test_*)",
+            "✗ test_it.py:*: min_speedup(1000): * times < limit 1000.000 times (TestEnds::test_*)",
             "test_it.py::TestEnds::test_compares (failed)",
             "test_it.py::TestEnds::test_promise (failed)",
         ]
@@ -130,7 +130,7 @@ def test_they_are_told_in_the_reason_of_a_failure_and_once_for_all_tests(run: Ru
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > limit 2",
             "  not judged: max_syncs: not applicable on the CPU",
             f"kernelprof: *; {WORDS} 2 tests (not applicable on the CPU)*",
         ]

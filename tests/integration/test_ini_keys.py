@@ -47,7 +47,7 @@ def test_device(run: Run, pytester: pytest.Pytester) -> None:
     ini(pytester, "kernelprof_device = cpu")
     code = "@pytest.mark.max_kernels(2)\ndef test_it(kernel_profile): kernel_profile(three)\n"
     result = run(code, device=None)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | *"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | *"])
 
 
 def test_report(run: Run, pytester: pytest.Pytester) -> None:

@@ -45,9 +45,9 @@ def test_plain():
     assert len(told) <= 1 + 8
     assert properties(found["test_plain"]) == []
     (failure,) = found["test_broken"].iter("failure")
-    assert failure.attrib["message"] == "max_kernels: 3 > 1"
+    assert failure.attrib["message"] == "max_kernels: 3 > limit 1"
     for name in (
-        "E   max_kernels: 3 > 1\n",
+        "E   max_kernels: 3 > limit 1\n",
         "  at test_it.py:5\n    5 | ",
         "aten::mm",
         "aten::gelu",

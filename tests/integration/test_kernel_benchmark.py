@@ -60,7 +60,7 @@ def test_a_call_is_judged_and_timed(run: Run, pytester: pytest.Pytester) -> None
     result = run(KEPT + BROKEN, *QUICK, "--benchmark-json=out.json")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
+        ["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
         consecutive=True,
     )
     data = saved(pytester)

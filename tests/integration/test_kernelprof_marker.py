@@ -81,7 +81,7 @@ def test_it(kernel_profile, kernelprof_device):
         device=None,
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | *"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | *"])
 
 
 def test_device_cuda_skips_without_a_gpu_though_the_device_could_be_chosen(

@@ -63,7 +63,7 @@ def test_markers_judge_a_loaded_trace_without_a_gpu(run: Run, workers: str) -> N
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > limit 2",
             "  at test_it.py:9",
             '    9 | kernel_profile.load("worker.json")',
             "      | gemm x2",
@@ -175,7 +175,7 @@ def test_at_run_time(kernel_profile):
         device=None,
     )
     result.assert_outcomes(passed=1, failed=1)  # at run time 2 are allowed
-    result.stdout.fnmatch_lines(["E   max_kernels(match='gemm'): 2 > 1*"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gemm'): 2 > limit 1*"])
 
 
 @pytest.mark.usefixtures("two_steps")
@@ -191,7 +191,7 @@ def test_it(kernel_profile):
         device=None,
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 4 > 3", "  in step 4"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 4 > limit 3", "  in step 4"])
     assert "in step 3" not in result.stdout.str()
 
 
@@ -254,7 +254,7 @@ def test_not_reached(kernel_profile):
         device=None,
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   min_throughput: 100* TFLOP/s < 101* TFLOP/s*"])
+    result.stdout.fnmatch_lines(["E   min_throughput: 100* TFLOP/s < limit 101* TFLOP/s*"])
 
 
 def test_an_incomplete_trace_is_an_error_and_no_pass(run: Run, pytester: pytest.Pytester) -> None:

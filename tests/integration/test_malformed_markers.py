@@ -285,7 +285,7 @@ def test_no_name(kernel_profile):
     result.assert_outcomes(passed=2, failed=1, errors=1)
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_registers(match='nvjet'): 168 > 9",
+            "E   max_registers(match='nvjet'): 168 > limit 9",
             "E *MarkerError: region(5): expected a name as text*",
         ]
     )

@@ -48,7 +48,7 @@ class TestDerived(TestBase):
 
 
 GELU_RAN = [
-    "E   max_kernels(match='gelu'): 1 > 0",
+    "E   max_kernels(match='gelu'): 1 > limit 0",
     "  at test_it.py:5",
     "    5 | return F.gelu(x @ x) + 1",
     "      |        ^^^^^^^^^^^^^ aten::gelu",
@@ -126,7 +126,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > limit 2",
             "E   forbid_kernels: 1 forbidden kernel ran: *",
             "  at test_it.py:5",
             "    5 | return F.gelu(x @ x) + 1",
@@ -204,7 +204,7 @@ class TestIt:
 """
     )
     result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["*max_kernels: 3 > 1*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > limit 1*"])
 
 
 @pytest.mark.parametrize(

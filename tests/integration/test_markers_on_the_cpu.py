@@ -7,11 +7,11 @@ import pytest
 CASES = {
     "max_kernels": (
         "max_kernels(3)", "max_kernels(2)",
-        ["E   max_kernels: 3 > 2"],
+        ["E   max_kernels: 3 > limit 2"],
     ),
     "max_kernels_match": (
         'max_kernels(1, match="GELU")', 'max_kernels(0, match="gelu|mm")',
-        ["E   max_kernels(match='gelu|mm'): 2 > 0"],
+        ["E   max_kernels(match='gelu|mm'): 2 > limit 0"],
     ),
     "expect_kernels": (
         'expect_kernels("aten::mm", "gelu", "add")', 'expect_kernels("mm", "relu", "add")',
@@ -24,7 +24,7 @@ CASES = {
     ),
     "max_latency": (
         'max_latency("100s")', "max_latency(us=0.001)",
-        ["E   max_latency: *s > 0.001us",
+        ["E   max_latency: *s > limit 0.001us",
          "  x*, 99 % CI *..*us, * rounds*; a second look:*"],
     ),
 }  # fmt: skip
@@ -100,7 +100,7 @@ def test_never_settles(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E   max_recompiles: 2 > 0"])
+    result.stdout.fnmatch_lines(["E   max_recompiles: 2 > limit 0"])
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 0",
+            "E   max_kernels: 3 > limit 0",
             "E   forbid_kernels: 1 forbidden*",
             "  at test_it.py:5",
             "    5 | *",
-            "E   max_kernels: 1 > 0",
+            "E   max_kernels: 1 > limit 0",
         ]
     )
 
@@ -187,7 +187,7 @@ def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(
     result.stdout.fnmatch_lines(
         [
             "E   max_latency: not measured*kernel_profile(fn)*",
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > limit 2",
         ]
     )
 

@@ -71,10 +71,10 @@ def test_each_run_of_the_autotuner_counts_once_and_is_named(pytester: pytest.Pyt
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(
         [
-            "E   max_autotunes: * > 0",
+            "E   max_autotunes: * > limit 0",
             "*warm up with these arguments, or choose the configuration yourself",
-            "E   max_autotunes: 2 > 1*",
-            "E   max_autotunes: 3 > 1*",
+            "E   max_autotunes: 2 > limit 1*",
+            "E   max_autotunes: 3 > limit 1*",
         ]
     )
 

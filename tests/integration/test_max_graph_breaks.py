@@ -60,13 +60,13 @@ def test_a_break_fails_with_its_reason_and_line(result: pytest.RunResult) -> Non
     result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
         [
-            "E   max_graph_breaks: 1 > 0",
+            "E   max_graph_breaks: 1 > limit 0",
             "  at test_it.py:*",
             "    * | torch._dynamo.graph_break()  # here",
             "*find what breaks the graph with TORCH_LOGS=graph_breaks",
-            "E   max_graph_breaks: 1 > 0*",
-            "E   max_graph_breaks: 1 > 0*",
-            "E   max_graph_breaks: 1 > 0*",
+            "E   max_graph_breaks: 1 > limit 0*",
+            "E   max_graph_breaks: 1 > limit 0*",
+            "E   max_graph_breaks: 1 > limit 0*",
             "  at test_it.py:*",
             "    * | torch._dynamo.graph_break()  # there",
             "*in_a_loop runs uncompiled, *",
@@ -177,7 +177,7 @@ def test_for_another_reason(kernel_profile):
 def test_a_frame_that_is_skipped_for_a_break_is_one(result: pytest.RunResult) -> None:
     """So do versions of torch that have no error for it."""
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["E   max_graph_breaks: 1 > 0*", "*whole runs uncompiled*"])
+    result.stdout.fnmatch_lines(["E   max_graph_breaks: 1 > limit 0*", "*whole runs uncompiled*"])
 
 
 def test_what_is_compiled_while_another_frame_is_traced_has_its_own_breaks(run: Run) -> None:

@@ -30,7 +30,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 2",
+            "E   max_kernels: 3 > limit 2",
             "  at test_it.py:5",
             "    5 | return F.gelu(x @ x) + 1",
             "      | aten::mm",
@@ -90,7 +90,7 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 3 > 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
+        ["E   max_kernels: 3 > limit 2", "  at test_it.py:5", "    5 | return F.gelu(x @ x) + 1"],
         consecutive=True,
     )
 
@@ -111,7 +111,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: * > 3",
+            "E   max_kernels: * > limit 3",
             "  at test_it.py:13",
             "    13 | F.gelu(linear(y)).sum().backward()",
             "*aten::gelu_backward*",
@@ -133,7 +133,7 @@ def test_broken(kernel_profile):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels(match='gelu|mm'): 2 > 1",
+            "E   max_kernels(match='gelu|mm'): 2 > limit 1",
             "  at test_it.py:5",
             "    5 | return F.gelu(x @ x) + 1",
             "      | aten::mm",
@@ -154,7 +154,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels(match='GeLU'): 1 > 0",
+            "E   max_kernels(match='GeLU'): 1 > limit 0",
             "  at test_it.py:5",
             "    5 | return F.gelu(x @ x) + 1",
             "      |        ^^^^^^^^^^^^^ aten::gelu",
@@ -173,7 +173,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels(match='aten::matmul'): 1 > 0",
+            "E   max_kernels(match='aten::matmul'): 1 > limit 0",
             "  at test_it.py:5",
             "    5 | return F.gelu(x @ x) + 1",
             "      |               ^^^^^ aten::mm",
@@ -194,7 +194,7 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 2 > 1", "  UNSTABLE: ?, ? in 2 rounds, the largest counts"]
+        ["E   max_kernels: 2 > limit 1", "  UNSTABLE: ?, ? in 2 rounds, the largest counts"]
     )
 
 
@@ -221,7 +221,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 60 > 9",
+            "E   max_kernels: 60 > limit 9",
             "  1, ... * aten::mul x30 *",
             "  2, ... * aten::add x30 *",
         ]

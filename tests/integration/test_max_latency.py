@@ -24,10 +24,12 @@ def test_broken(kernel_profile):
 def test_kept_it_passes_and_broken_it_fails_with_the_interval(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1, failed=1)
     sure = "*, 99 % CI *..*us, * rounds*; a second look: *s at test_it.py:*"
-    assert fnmatch(" ".join(str(result.stdout).split()), f"* max_latency: *s > 1.00ms {sure} *")
+    assert fnmatch(
+        " ".join(str(result.stdout).split()), f"* max_latency: *s > limit 1.00ms {sure} *"
+    )
     result.stdout.fnmatch_lines(
         [
-            "E   max_latency: *s > 1.00ms",
+            "E   max_latency: *s > limit 1.00ms",
             "  *, 99 % CI *",
             "  CPU operators counted, not GPU kernels",
             "  #   *us  operator    line * called by",
@@ -45,7 +47,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["E   max_latency: *s > 0.5us", "  x*, 99 % CI *"])
+    result.stdout.fnmatch_lines(["E   max_latency: *s > limit 0.5us", "  x*, 99 % CI *"])
 
 
 def test_the_time_of_setup_does_not_count(run: Run) -> None:
@@ -87,5 +89,5 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   max_latency: *s > 0.5us", "  *, 3 rounds, too few for an interval"]
+        ["E   max_latency: *s > limit 0.5us", "  *, 3 rounds, too few for an interval"]
     )

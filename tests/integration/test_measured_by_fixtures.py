@@ -70,7 +70,7 @@ def test_what_is_over_its_limit_is_told_once_when_the_fixture_ends(
 ) -> None:
     result.assert_outcomes(passed=3, errors=3)
     text = result.stdout.str()
-    assert text.count("max_kernels: 3 > 1") == 2
+    assert text.count("max_kernels: 3 > limit 1") == 2
     assert text.count("asks for kernel_profile but profiled nothing") == 1
     assert text.count("ERROR at teardown of") == 3
 

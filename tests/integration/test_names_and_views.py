@@ -45,7 +45,7 @@ def test_views_in_place(kernel_profile):
 )
 def test_names_change_no_count(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=2, failed=10)
-    result.stdout.fnmatch_lines(["*max_kernels: 2 > 1*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 2 > limit 1*"])
     result.stdout.no_fnmatch_line("*incomplete*")
 
 

@@ -160,7 +160,7 @@ def test_a_test_that_lets_little_be_imported_ends_as_without_us(
 ) -> None:
     result = run(NO_IMPORTS, *options)
     result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["E *mine*", "E   max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E *mine*", "E   max_kernels: 3 > limit 2"])
     if options:
         result.stdout.fnmatch_lines(["* 3 *test_c_own_patch"])
 

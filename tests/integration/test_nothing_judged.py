@@ -129,7 +129,7 @@ def test_it(early): many()
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*max_kernels: 50 > 0*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 50 > limit 0*"])
 
 
 LOADS = f"""

@@ -153,7 +153,7 @@ def test_each_test_is_compared(
     assert any("5 not compared, 2 better, 3 unchanged" in line for line in told)
     at, end = told.index("✗ mlp.py:3: added operator: aten::mul (test_grows)"), told.index("better")
     todo = "to do: remove the added operator, or fuse it (torch.compile)"
-    assert told[at + 1 : at + 3] == [todo, ""]
+    assert told[at + 1 : at + 4] == ["worse than main: operators 2 -> 3", todo, ""]
     better = told[end:]
     assert "✓ 3 -> 1 test_shrinks" in better
     assert any(line.startswith("✓ 3 -> 1 ") and line.endswith("limit_there") for line in better)
@@ -359,7 +359,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.assert_outcomes(failed=3, xfailed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 1 (was 2 in main)",
+            "E   max_kernels: 3 > limit 1 (was 2 in main)",
             "  at mlp.py:3",
             "    3 | def grows(x): *",
             "  against main (*): + new",
@@ -374,11 +374,11 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     page = (repository.folder / "run.md").read_text()
     rows = [line.removeprefix("| ❌ | ") for line in page.splitlines() if "| ❌ |" in line]
     over, worse = (row.partition(" | ")[0].split("<br>") for row in rows)
-    assert over[:2] == ["**max_kernels: 1&nbsp;>&nbsp;0** (2 tests)", "`mlp.py:5`"]
+    assert over[:2] == ["**max_kernels: 1&nbsp;> limit&nbsp;0** (2 tests)", "`mlp.py:5`"]
     assert worse == [
         "**added operator: aten::mul** in `test_over_and_worse`",
         "`mlp.py:3`",
-        "max_kernels: 3 > 1 (was 2 in main)",
+        "max_kernels: 3 > limit 1 (was 2 in main)",
     ]
     assert "\n<sub>not compared: test_mlp.py::test_raises: the test fails on your code<br>" in page
 

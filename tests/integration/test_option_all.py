@@ -35,7 +35,7 @@ def test_it(y):
 def test_a_marked_test_keeps_its_limit(run: Run) -> None:
     result = run("@pytest.mark.max_kernels(2)\ndef test_it():\n    three()\n", "--kernelprof-all")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 2"])
 
 
 def test_a_test_that_uses_the_fixture_is_not_profiled_twice(run: Run) -> None:

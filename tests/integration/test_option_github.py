@@ -39,7 +39,7 @@ def test_lines_are_annotated_and_the_summary_is_written(
     project = re.escape(pytester.path.name)
     assert re.fullmatch(
         rf"::error file={project}/test_it\.py,line=\d+,"
-        r"title=kernelprof%3A max_kernels%3A 3 > 1 \(test_broken\)::.*",
+        r"title=kernelprof%3A max_kernels%3A 3 > limit 1 \(test_broken\)::.*",
         command,
     )
     assert result.outlines[-1] == command  # after all that pytest prints
@@ -103,8 +103,8 @@ def test_where_no_one_knows_which_kernels_are_too_many_few_lines_or_the_call_are
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call, line = (code.index(one) + 1 for one in ("    kernel_profile(work)", f"{' ' * 12}x + 1"))
     known, counted = source == MANY, 200 if source == MANY else 202
-    places = f"line={line},endLine={line + 2}" if known else f"line={call}"
-    title = f"kernelprof%3A max_kernels%3A {counted} > 150 (test_many)"
+    places = f"line={line if known else call}"
+    title = f"kernelprof%3A max_kernels%3A {counted} > limit 150 (test_many)"
     more = f"%0Aaten::mul x100 at test_it.py:{line + 2}%0A" if known else "; 3 others%0A"
     assert (
         f"test_it.py,{places},title={title}::aten::add x100 at test_it.py:{line}{more}"

@@ -67,7 +67,7 @@ def test_the_verdict_stands_first_and_what_asks_for_a_look_next(run: Run) -> Non
     assert lines[0] == ("1 of 3 tests breaks a limit; 1 incomplete.")
     looked = [line for line in lines if line.startswith(("✗", "!"))]
     assert looked == [
-        "✗ test_it.py:5: max_kernels: 3 > 2 (test_b_broken)",
+        "✗ test_it.py:5: max_kernels: 3 > limit 2 (test_b_broken)",
         "! test_it.py:15: max_latency: not measured: it needs calls that are not profiled",
     ]
     assert rows_of(result) == []
@@ -114,7 +114,7 @@ def test_a_broken_limit_says_what_ran_and_where(run: Run, workers: str, style: s
     result = run(BROKEN, workers, "--kernelprof-report", f"--tb={style}", "-v")
     told = section_of(result)
     at = next(i for i, line in enumerate(told) if line.startswith("✗ "))
-    assert re.fullmatch(r"✗ test_it\.py:\d+: max_kernels: 3 > 2 \(test_it\)", told[at])
+    assert re.fullmatch(r"✗ test_it\.py:\d+: max_kernels: 3 > limit 2 \(test_it\)", told[at])
     code = "    5 | return F.gelu(x @ x) + 1"
     causes = [code, "      | aten::mm", "      | aten::gelu", "      | aten::add"]
     todo = [

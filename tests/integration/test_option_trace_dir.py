@@ -149,7 +149,7 @@ def test_own(kernel_profile):
     result.stdout.fnmatch_lines(
         ["*--kernelprof-trace-dir: *test_kept-1.json.gz cannot be written*"]
     )
-    result.stdout.fnmatch_lines(["*max_kernels: 3 > 2*", "*KeyError: 'mine'*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > limit 2*", "*KeyError: 'mine'*"])
 
 
 def test_a_relative_folder_is_where_pytest_was_started(run: Run, pytester: pytest.Pytester) -> None:

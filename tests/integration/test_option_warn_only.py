@@ -42,7 +42,7 @@ def test_broken_limits_are_warnings_and_the_rest_stays(
     result = run(TESTS, WARN)
     result.assert_outcomes(passed=4, failed=1, errors=3, warnings=4)
     text = result.stdout.str()
-    assert text.count("KernelprofWarning: max_kernels: 3 > 1") == 3
+    assert text.count("KernelprofWarning: max_kernels: 3 > limit 1") == 3
     assert text.count("KernelprofWarning: min_speedup") == 1
     assert "max_kernels was not judged" in text
     run(TESTS).assert_outcomes(passed=1, failed=5, errors=2)

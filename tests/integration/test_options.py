@@ -44,7 +44,7 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
             "  rerun: pytest test_it.py::test_broken --kernelprof-device=cpu",
             "  if intended, allow max_kernels(3) at test_it.py:7",
             "1 of 2 tests breaks a limit.",
-            "✗ test_it.py:5: max_kernels: 3 > 2 (test_broken)",
+            "✗ test_it.py:5: max_kernels: 3 > limit 2 (test_broken)",
             "  to do: call fewer operators",
             "  operators  latency us  test",
             "CPU (*), torch *",

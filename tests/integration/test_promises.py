@@ -49,7 +49,7 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*max_latency: * > 1.00ms*", "*min_speedup(1.5): slow over quick*"]
+        ["*max_latency: * > limit 1.00ms*", "*min_speedup(1.5): slow over quick*"]
     )
 
 

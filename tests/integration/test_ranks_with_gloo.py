@@ -384,7 +384,7 @@ def test_ranks_benchmark_together(torchrun: Seen) -> None:
 def test_a_limit_that_one_rank_breaks_fails_on_all_with_its_number(
     torchrun: Seen, test: str
 ) -> None:
-    assert "max_kernels: 3 > 2 on rank 1" in torchrun.line(test)
+    assert "max_kernels: 3 > limit 2 on rank 1" in torchrun.line(test)
     assert f"{test} (rank 0)" not in torchrun.text  # there as here
     assert [one["rank"] for one in torchrun.profiles[test][0]["other_ranks"]] == [1]  # type: ignore[attr-defined]
 
@@ -480,7 +480,7 @@ def test_each_rank_writes_its_traces(torchrun: Seen) -> None:
 
 
 def test_ranks_that_a_test_starts_are_judged_each(spawned: Seen) -> None:
-    assert "max_kernels: 3 > 2 on ranks 2, 3" in spawned.line("test_four")
+    assert "max_kernels: 3 > limit 2 on ranks 2, 3" in spawned.line("test_four")
     (profile,) = spawned.profiles["test_four"]
     assert [one["rank"] for one in profile["other_ranks"]] == [1, 2, 3]  # type: ignore[attr-defined]
 

@@ -99,7 +99,7 @@ def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
     result = run(FAILS, "-rfE")
     result.stdout.fnmatch_lines_random(
         [
-            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1",
+            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > limit 1",
             "FAILED test_it.py::test_a_promise_of_a_long_name - min_speedup(1000): *",
             "ERROR test_it.py::test_error_of_a_rather_long_name - max_*",
             "ERROR test_it.py::test_malformed_of_a_long_name - MarkerError: max_kernels: *",
@@ -127,11 +127,11 @@ def test_the_short_summary_has_the_first_limit_without_its_kernels_and_counts_th
 ) -> None:
     monkeypatch.setenv("CI", "1")  # where nothing is cut
     result = run(SEVERAL_LIMITS, "-rfE")
-    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 1"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > limit 1"])
     lines = [line for line in result.outlines if line.startswith(("FAILED ", "ERROR "))]
     malformed, one, two = sorted(lines)
-    assert one == "FAILED test_it.py::test_one - max_kernels: 3 > 1"
-    assert two == "FAILED test_it.py::test_two - max_kernels: 3 > 1 (+1 more limit exceeded)"
+    assert one == "FAILED test_it.py::test_one - max_kernels: 3 > limit 1"
+    assert two == "FAILED test_it.py::test_two - max_kernels: 3 > limit 1 (+1 more limit exceeded)"
     assert re.fullmatch(r"ERROR test_it.py::test_malformed - MarkerError: [^.]*\. .*", malformed)
 
 
@@ -182,7 +182,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     line = {text.rpartition("# ")[2]: i for i, text in enumerate(written, 1) if "  # " in text}
     result.stdout.fnmatch_lines_random(
         [
-            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1",
+            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > limit 1",
             f"*crash */test_it.py:{line['promise']}: min_speedup(1000): *",
             f"*crash */test_it.py:{line['error'] - 1}: max_latency*",
             f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
@@ -192,7 +192,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
     )
     cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")
     told = {case.get("name"): one.get("message", "") for case in cases for one in case}
-    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > 1"
+    assert told["test_of_a_rather_long_name"] == "max_kernels: 3 > limit 1"
 
 
 SEVERAL = """
@@ -211,12 +211,12 @@ def test_kernels_of_several_failures_are_told_once(run: Run, more: list[str]) ->
     out = run(SEVERAL, *more).stdout
     out.fnmatch_lines(
         [
-            "E   max_kernels: 3 > 2*",
+            "E   max_kernels: 3 > limit 2*",
             "  same as test_same[[]?], at test_it.py:5",
         ]
     )
     assert str(out).count("  same as test_") == 1
-    assert str(out).count("E   max_kernels: 3 > 2") == 2
+    assert str(out).count("E   max_kernels: 3 > limit 2") == 2
 
 
 def test_one_empty_line_ends_each_failure(run: Run) -> None:

@@ -418,8 +418,8 @@ def benchmark(M, provider):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 2 > 1*",
-            "FAILED bench_it.py::benchmark[[]plot-M=1-two] - max_kernels: 2 > 1*",
+            "E   max_kernels: 2 > limit 1*",
+            "FAILED bench_it.py::benchmark[[]plot-M=1-two] - max_kernels: 2 > limit 1*",
         ]
     )
 

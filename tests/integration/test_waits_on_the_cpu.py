@@ -48,7 +48,7 @@ def test_a_failure_tells_it_and_max_syncs_stays_not_judged(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_kernels: 2 > 1",
+            "E   max_kernels: 2 > limit 1",
             "  not judged: max_syncs: not applicable on the CPU",
             "  *; would wait on a*",
         ]

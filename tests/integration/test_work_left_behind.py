@@ -126,7 +126,12 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 1 > 0", "  at test_it.py:35", "    35 | return x + 1", "*, forked 2*"]
+        [
+            "E   max_kernels: 1 > limit 0",
+            "  at test_it.py:35",
+            "    35 | return x + 1",
+            "*, forked 2*",
+        ]
     )
 
 

@@ -166,7 +166,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_kernels: 1 > 0"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 1 > limit 0"])
 
 
 @on_linux

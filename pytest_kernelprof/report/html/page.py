@@ -260,8 +260,8 @@ def _harmless(value: Any) -> Any:
 
 
 _APART = re.compile(
-    r"(?<=\w) (?=%)|(?<=\d) (?=> \d)|(?<=\d >) (?=\d)|(?<=us >) (?=\d)|(?<=us) (?=> \d)"
-    r"|(?<=margin) (?=\d)"
+    r"(?<=\w) (?=%)|(?<=\d) (?=> \d)|(?<=\d >) (?=\d)|(?<=\w) (?=> limit)|(?<=>) (?=limit)"
+    r"|(?<=> limit) (?=\d)|(?<=margin) (?=\d)"
 )
 """Spaces at which no number is broken."""
 

@@ -52,7 +52,7 @@ def test_a_broken_limit_is_told_as_a_test_tells_it(
 ) -> None:
     told, _ = checked(capsys, trace, "--max-kernels", 2, "--max-launches", 3, status=1)
     assert told == [
-        "max_kernels: 3 > 2",
+        "max_kernels: 3 > limit 2",
         "  gemm x2",
         "  gelu",
         "  ",

@@ -49,7 +49,7 @@ def test_without_an_option_it_is_the_report_at_the_end(document: str, capsys: Ou
     assert main(["report", document]) == 0
     told = capsys.readouterr().out
     assert told.startswith("1 of 1 test breaks a limit.")
-    assert "5 > 4" in told
+    assert "5 > limit 4" in told
     assert "test_broken" in told
     assert "1.203" in told  # the comparison's
 
@@ -89,7 +89,7 @@ def test_github_is_told_in_its_summary_and_at_lines(
     (command,) = capsys.readouterr().out.splitlines()
     assert command.startswith(
         f"::error file={tmp_path.name}/t.py,line=7,"
-        "title=kernelprof%3A max_kernels%3A 5 > 4 (test_broken)::"
+        "title=kernelprof%3A max_kernels%3A 5 > limit 4 (test_broken)::"
     )
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     assert main(["report", document, "--github"]) == 0

@@ -55,13 +55,13 @@ def test_bytes_are_judged_likewise() -> None:
     assert verdict(of, "2.5 TB/s", "min_bandwidth").outcome == "passed"
     failed = verdict(of, "80%", "min_bandwidth")
     assert failed.outcome == "failed"
-    assert "3 TB/s < 3.84 TB/s (80% of the peak 4.8 TB/s" in verdict_line(failed)
+    assert "3 TB/s < limit 3.84 TB/s (80% of the peak 4.8 TB/s" in verdict_line(failed)
 
 
 def test_a_failure_says_the_rate_its_interval_and_what_would_hold() -> None:
     found = verdict(profile(PRODUCT), "700 TFLOP/s")
     line = verdict_line(found)
-    assert line.startswith("min_throughput: 600 TFLOP/s < 700 TFLOP/s (-14.3 %, 99 % CI 59")
+    assert line.startswith("min_throughput: 600 TFLOP/s < limit 700 TFLOP/s (-14.3 %, 99 % CI 59")
     assert " TFLOP/s, 12 rounds" in line
     assert found.low is not None
     spared = f"{found.low / 1.05 / 1e12:.3g}"

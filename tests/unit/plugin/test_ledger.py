@@ -297,7 +297,7 @@ def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded
     assert str(conclude(book.records(), Test("t.py::test_it"), Settings({})).raises).startswith(
-        "max_kernels: 5 > 4"
+        "max_kernels: 5 > limit 4"
     )
     book.dismiss()
     book.set_limit(*limits(max_kernels=3))

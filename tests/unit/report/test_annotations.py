@@ -75,17 +75,17 @@ def test_one_for_a_test_however_many_limits() -> None:
     ((level, file, line, title, data),) = told(failing("test_it[1]", OVER, TIME))
     assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
     assert title == (
-        "kernelprof%3A max_kernels%3A 5 > 4%2C max_cuda_time%3A 234.9us > 200.0us (test_it[1])"
+        "kernelprof%3A max_kernels%3A 5 > limit 4%2C max_cuda_time%3A 234.9us > limit 200.0us "
+        "(test_it[1])"
     )
     fewer = "launch fewer kernels (fuse them, torch.compile)"
     faster = "make the linear cheaper (shapes, dtype, layout)"
     assert data.split("%0A") == [
-        "max_cuda_time: +17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
         "nvjet 256x128x64 TNT x3; 3 others",
+        "max_cuda_time: +17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
         "",
         f"to do: {fewer} and {faster}",
-        "rerun:",
-        "pytest 'tests/test_mlp.py::test_it[1]'",
+        "rerun: pytest 'tests/test_mlp.py::test_it[1]'",
         "if intended, allow max_kernels(5) and max_cuda_time('249us') (5 %25 to spare) at t.py:3",
     ]
 
@@ -105,7 +105,7 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
     command = "pytest 'tests/test_mlp.py::test_it[a b]' --kernelprof-update"
-    assert data.endswith(f"%0Aif intended, accept it in the snapshot:%0A{command}")
+    assert data.endswith(f"%0Aif intended, accept it in the snapshot:%0A  {command}")
 
 
 def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
@@ -136,32 +136,39 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     )
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
     assert title == "kernelprof%3A relu%3A was gelu (t)"
-    accept = "accept the change if it is intended:%0Apytest t.py::t --kernelprof-update"
+    accept = "accept the change if it is intended: pytest t.py::t --kernelprof-update"
     assert data == f"to do: {accept}"
 
 
-def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> None:
+def test_tests_with_one_cause_are_one_annotation_and_another_cause_at_its_line_is_another() -> None:
     alike = [failing(f"test_{i}") for i in range(12)]
     slow = Test("t.py::slow", (mlp(verdicts=(TIME,), place=CALL),), outcome="failed")
-    ((_, file, line, title, data),) = told(*alike, slow)
-    assert (file, line, title) == (
-        CALL.file,
-        "31",
-        "kernelprof%3A max_kernels%3A 5 > 4 (12 tests); max_cuda_time%3A 234.9us > 200.0us (slow)",
-    )
-    lines = data.split("%0A")
-    assert lines[:3] == [
-        "max_kernels: 5 > 4",
+    many, one = told(*alike, slow)
+    assert many[1:4] == (CALL.file, "31", "kernelprof%3A max_kernels%3A 5 > limit 4 (12 tests)")
+    assert many[4].split("%0A")[:2] == [
         "test_0, test_1, test_2, test_3, and 8 more",
         "nvjet 256x128x64 TNT x3",
     ]
-    at = lines.index("slow: max_cuda_time: 234.9us > 200.0us")
-    assert lines[at - 1] == ""  # apart from what is said of the others
-    assert lines[at + 1 : at + 4] == [
-        "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
+    time = "max_cuda_time%3A 234.9us > limit 200.0us"
+    assert one[1:4] == (CALL.file, "31", f"kernelprof%3A {time} (slow)")
+    assert one[4].split("%0A")[:3] == [
         "nvjet 256x128x64 TNT x3 takes 30.0us",
+        "+17.5 %25, 99 %25 CI 233.0..236.8us, 12 rounds",
         "",
     ]
+
+
+@pytest.mark.parametrize(("other", "end"), [(41, "41"), (43, None)])
+def test_it_spans_lines_that_adjoin_and_none_between_that_launch_nothing(
+    other: int, end: str | None
+) -> None:
+    kernels = [kernel(GELU, "aten::gelu", source=f"mlp.py:{line}") for line in (40, other)]
+    over = replace(OVER, measured=2, allowed=1)
+    test = Test("t.py::test_it", (profile(kernels, verdicts=(over,)),), outcome="failed")
+    (text,) = commands(annotations_of(Run((test,))), lambda place: place.file)
+    found = re.search(r"line=40(?:,endLine=(\d+))?,", text)
+    assert found
+    assert found[1] == end
 
 
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
@@ -178,7 +185,7 @@ def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
     test = Test("t.py::test_c", comparisons=(comparison(verdicts=(verdict,)),), outcome="failed")
     ((level, file, line, title, _),) = told(test)
     assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
-    assert title == "kernelprof%3A min_speedup%3A 1.203 times < 1.500 times (test_c)"
+    assert title == "kernelprof%3A min_speedup%3A 1.203 times < limit 1.500 times (test_c)"
 
 
 def test_there_are_ten_at_most_and_the_last_says_how_many_more() -> None:
@@ -278,7 +285,7 @@ def test_a_crash_is_told_once_and_whole(why: str, title: str | None, body: list[
     crashed = Test("t.py::test_it", outcome="failed", place=Place("t.py", 3), why=why)
     ((*_, found, data),) = told(crashed)
     assert title in (found, None)
-    assert data.split("%0A") == [*body, "rerun:", "pytest t.py::test_it"]
+    assert data.split("%0A") == [*body, "rerun: pytest t.py::test_it"]
 
 
 def test_the_title_of_several_tests_names_the_kernel_that_they_have_in_common() -> None:
@@ -300,13 +307,13 @@ def test_what_a_snapshot_would_accept_ends_in_the_command_that_accepts_it() -> N
     found = ProfileComparison(source="revision", change="worse", metrics=(more,))
     test = Test("t.py::test_it", (held_to(mlp(place=CALL), found),), outcome="failed")
     ((*_, data),) = told(test)
-    accept = "accept it in a snapshot:%0Apytest t.py::test_it --kernelprof-update"
-    assert data.endswith(
-        f"to do: undo the change%0Arerun:%0Apytest t.py::test_it%0Aif intended, {accept}"
-    )
+    accept, command = "accept it in a snapshot:", "pytest t.py::test_it --kernelprof-update"
+    again = "to do: undo the change%0Arerun: pytest t.py::test_it"
+    assert data.endswith(f"{again}%0Aif intended, {accept} {command}")
     both = held_to(mlp(place=CALL, verdicts=(OVER,)), found)
     ((*_, data),) = told(replace(test, profiles=(both,)))
-    assert data.endswith(f"%0Aif intended, allow max_kernels(5) at t.py::test_it, and {accept}")
+    allow = "if intended, allow max_kernels(5) at t.py::test_it, and"
+    assert data.endswith(f"%0A{allow} {accept}%0A  {command}")  # which has no room beside it
 
 
 def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_limit_whose_count_is_worse_has_that_of_the_revision_beside_it() -> No
     found = of(delta("kernels", 4, 5), source="revision", kernels=kernels)
     told = failure_of(held_to(over, found), base=MAIN)
     assert told.splitlines()[:2] == [
-        "max_kernels: 5 > 4 (was 4 in main)",
+        "max_kernels: 5 > limit 4 (was 4 in main)",
         "  added kernel: nvjet 256x128x64 TNT",
     ]
     assert "  against main (abc1234): + new" in told.splitlines()
@@ -130,8 +130,8 @@ def test_a_limit_on_some_kernels_has_no_count_of_all_beside_it() -> None:
     found = of(delta("kernels", 4, 5), source="revision")
     told = failure_of(held_to(over, found), base=MAIN).splitlines()
     assert told[:2] == [
-        "max_kernels: 5 > 4 (was 4 in main)",
-        "max_kernels(match='gelu'): 1 > 0",
+        "max_kernels: 5 > limit 4 (was 4 in main)",
+        "max_kernels(match='gelu'): 1 > limit 0",
     ]
 
 
@@ -163,7 +163,7 @@ def test_what_no_broken_limit_is_about_is_told_as_worse_with_all_its_counts(
     over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
     found = replace(of(delta("kernels", 4, 5), source="revision"), **more)
     told = failure_of(held_to(over, found), base=MAIN).splitlines()
-    assert told[0].startswith("max_kernels: 5 > 4")
+    assert told[0].startswith("max_kernels: 5 > limit 4")
     assert f"worse than main: {worse}" in told
     assert " (was " not in "\n".join(told)
 
@@ -172,7 +172,7 @@ def test_of_several_profiles_each_is_told_and_the_commands_stand_once_at_the_las
     over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
     worse = held_to(mlp(label="step"), of(delta("syncs", 1, 2), source="revision", label="step"))
     told = failure_of(over, worse, base=MAIN, test="t.py::test_it")
-    assert "max_kernels: 5 > 4" in told
+    assert "max_kernels: 5 > limit 4" in told
     assert "worse than main: syncs 1 -> 2" in told
     assert told.count("pytest t.py::test_it") == 2
     assert "rerun: " not in told
@@ -198,7 +198,9 @@ def test_more_is_allowed_at_the_line_of_the_test_also_against_a_revision() -> No
     at = Place("t.py", 8)
     assert "\n  if intended, allow max_kernels(5) at t.py:8\n" in failure_of(over, at=at)
     told = failure_of(found, base=MAIN, at=at)
-    assert told.count("max_kernels: 5 > 4") == told.count("allow max_kernels(5) at t.py:8") == 1
+    assert (
+        told.count("max_kernels: 5 > limit 4") == told.count("allow max_kernels(5) at t.py:8") == 1
+    )
     slower = held_to(mlp(), of(paired=SLOWER, source="revision"))
     allow = "if intended, allow kernelprof(margin='10%') at t.py:8 until main has this change"
     assert allow in " ".join(failure_of(slower, base=MAIN, at=at).split())

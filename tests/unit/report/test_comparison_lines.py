@@ -56,7 +56,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     lines = [plain(line) for line in report_lines(summary_of(Run((test,))), Style(), brief=True)]
     assert lines[1:4] == [
         "",
-        "✗ min_speedup(2): 1.200 times < 2.000 times (t)",
+        "✗ min_speedup(2): 1.200 times < limit 2.000 times (t)",
         "  fused over eager, GPU time: speedup 1.200 (99 % CI 1.100..1.300, 12 pairs)",
     ]
     table = comparison_lines([test], Style())

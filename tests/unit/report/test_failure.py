@@ -28,8 +28,8 @@ def test_verdicts_come_first_then_where_and_what_to_do_then_kernels() -> None:
     kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP]
     lines = message(profile(kernels), max_kernels=1, max_launches=4)
     assert lines[:11] == [
-        "max_kernels: 5 > 1",
-        "max_launches: 5 > 4",
+        "max_kernels: 5 > limit 1",
+        "max_launches: 5 > limit 4",
         "  at mlp.py:31",
         "  nvjet 256x128x64 TNT x3, launched most often",
         "  vectorized_elementwise [gelu]",
@@ -48,8 +48,8 @@ def test_verdicts_come_first_then_where_and_what_to_do_then_kernels() -> None:
 def test_each_broken_limit_is_a_line_the_first_one_first_since_a_summary_shows_it_alone() -> None:
     lines = message(mlp(), max_kernels=1, max_launches=4, forbid_kernels="gelu")
     assert lines[:3] == [
-        "max_kernels: 5 > 1",
-        "max_launches: 5 > 4",
+        "max_kernels: 5 > limit 1",
+        "max_launches: 5 > limit 4",
         "forbid_kernels: 1 forbidden kernel ran: #2 vectorized_elementwise [gelu] ('gelu')",
     ]
 
@@ -77,7 +77,7 @@ def test_how_sure_an_exceeded_time_is_stands_below_its_line() -> None:
     slow = profile(kernels, [around("cuda_time", 200.0)])
     lines = message(slow, max_cuda_time="100us")
     assert lines[:4] == [
-        "max_cuda_time: 205.5us > 100.0us",
+        "max_cuda_time: 205.5us > limit 100.0us",
         "  +105.5 %, 99 % CI 201.0..210.0us, 12 rounds",
         "  at mlp.py:31",
         "  nvjet 256x128x64 TNT takes 10.0us",
@@ -100,7 +100,7 @@ def test_marks_stand_below_the_call_that_launched_what_is_too_many(
         return message(profile(kernels), max_kernels=1)
 
     assert told("mlp.py:2", "mlp.py:2")[:5] == [
-        "max_kernels: 2 > 1",
+        "max_kernels: 2 > limit 1",
         "  at mlp.py:2",
         "    2 | return h.sum() * 2",
         f"      |        ^^^^^^^^^^^ {NAME} x2",
@@ -159,7 +159,7 @@ def test_a_line_whose_code_is_not_known_is_named(
         return message(profile(kernels), max_kernels=1)
 
     assert told("gone.py:2", "gone.py:2")[:3] == [
-        "max_kernels: 2 > 1",
+        "max_kernels: 2 > limit 1",
         "  at gone.py:2",
         f"  {NAME} x2",
     ]
@@ -204,7 +204,7 @@ def test_what_is_launched_most_often_stands_below_its_line() -> None:
     kernels.append(msgspec.structs.replace(MLP[1], source="mlp.py:8"))
     lines = message(profile(kernels), max_kernels=1)
     assert lines[:3] == [
-        "max_kernels: 3 > 1",
+        "max_kernels: 3 > limit 1",
         "  at mlp.py:7",
         f"  {NAME} x2 at mlp.py:7, launched most often",
     ]
@@ -231,7 +231,7 @@ def test_more_is_allowed_at_the_line_of_the_test_but_of_a_region_no_line_is_name
 
 def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
     lines = message(mlp(around("cuda_time", 100.0)), max_cuda_time="105us", max_kernels=1)
-    assert lines[0] == "max_kernels: 5 > 1"
+    assert lines[0] == "max_kernels: 5 > limit 1"
     assert lines[1] == "max_cuda_time undecided: 101.0..110.0us, limit 105.0us"
 
 
@@ -262,7 +262,7 @@ def test_which_profile_it_is_and_where_it_was_taken_stands_below_the_verdicts(
     more: dict[str, Any], place: Place | None, origin: list[str]
 ) -> None:
     lines = message(mlp(**more), place, max_kernels=1)
-    assert lines[0] == "max_kernels: 5 > 1"
+    assert lines[0] == "max_kernels: 5 > limit 1"
     assert [one for one in lines[: lines.index("  ")] if one.startswith(("  in", "  at"))] == origin
 
 

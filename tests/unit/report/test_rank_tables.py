@@ -47,14 +47,14 @@ def run_of(profile: Profile) -> Run:
 def test_of_a_time_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
     lines = failure_of(judged(of_ranks(*SLOW), max_kernels=2)).splitlines()
     assert lines[:2] == [
-        "max_kernels: 3 > 2 on rank 1",
+        "max_kernels: 3 > limit 2 on rank 1",
         "  only rank 1 launches vectorized_elementwise [mul]",
     ]
     at = lines.index("  kernels of rank 1 (> only on rank 1):")
     assert [line[:3] for line in lines[at + 2 : at + 5]] == ["  1", "> 2", "  3"]
     assert not any(line.strip() in TABLE for line in lines)  # of counts alone
     lines = failure_of(judged(of_ranks(*SLOW), max_exposed_comm="30us")).splitlines()
-    assert lines[0].startswith("max_exposed_comm: 40.0us > 30.0us on rank 0")
+    assert lines[0].startswith("max_exposed_comm: 40.0us > limit 30.0us on rank 0")
     at = next(i for i, line in enumerate(lines) if line.strip() == TABLE[0])
     assert [line.strip() for line in lines[at : at + 4]] == TABLE
     told = " ".join(line.strip() for line in lines[at + 4 :])
@@ -64,8 +64,8 @@ def test_of_a_time_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
 def test_a_failure_names_all_ranks_the_worst_first() -> None:
     profile = judged(of_ranks(*SLOW), max_kernels=1, max_exposed_comm="10%", max_latency="1s")
     first, second, third = failure_of(profile).splitlines()[:3]
-    assert first == "max_kernels: 3 > 1 on ranks 1, 0"
-    assert second == "max_exposed_comm: 40.0us > 18.0us on rank 0"
+    assert first == "max_kernels: 3 > limit 1 on ranks 1, 0"
+    assert second == "max_exposed_comm: 40.0us > limit 18.0us on rank 0"
     assert third == "max_latency: incomplete on ranks 0, 1"
 
 
@@ -75,7 +75,7 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
     assert told[1:4] == [
         "",
-        "✗ t.py: max_kernels: 3 > 2 on rank 1 (test_step)",
+        "✗ t.py: max_kernels: 3 > limit 2 on rank 1 (test_step)",
         "  only rank 1 launches vectorized_elementwise [mul]",
     ]
     assert any("test_step (rank 1)" in one for one in told[3:])
@@ -87,8 +87,11 @@ def test_the_terminal_has_the_table_below_the_row() -> None:
     ("limits", "wrong"),
     [
         ({"max_kernels": 9, "max_exposed_comm": "1s"}, ""),
-        ({"max_kernels": 2}, "max_kernels: 3&nbsp;>&nbsp;2 on rank 1"),
-        ({"max_exposed_comm": "30us"}, "max_exposed_comm: 40.0us&nbsp;>&nbsp;30.0us on rank 0"),
+        ({"max_kernels": 2}, "max_kernels: 3&nbsp;> limit&nbsp;2 on rank 1"),
+        (
+            {"max_exposed_comm": "30us"},
+            "max_exposed_comm: 40.0us&nbsp;> limit&nbsp;30.0us on rank 0",
+        ),
     ],
     ids=str,
 )

@@ -20,12 +20,12 @@ from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 @pytest.mark.parametrize(
     ("trace", "name", "args", "kwargs", "line"),
     [
-        ("mlp", "max_kernels", (1,), {}, "max_kernels: 5 > 1"),
-        ("graph_twice_a_round", "max_launches", (1,), {}, "max_launches: 2 > 1"),
-        ("syncs", "max_syncs", (0,), {}, "max_syncs: 7 > 0"),
-        ("copies", "max_memcpys", (0,), {"direction": "d2h"}, "max_memcpys(d2h): 2 > 0"),
-        ("copies", "max_memcpy_bytes", ("1 MB",), {}, "max_memcpy_bytes: 21 MB > 1 MB"),
-        ("mlp", "max_kernels", (2,), {"match": "nvjet"}, "max_kernels(match='nvjet'): 3 > 2"),
+        ("mlp", "max_kernels", (1,), {}, "max_kernels: 5 > limit 1"),
+        ("graph_twice_a_round", "max_launches", (1,), {}, "max_launches: 2 > limit 1"),
+        ("syncs", "max_syncs", (0,), {}, "max_syncs: 7 > limit 0"),
+        ("copies", "max_memcpys", (0,), {"direction": "d2h"}, "max_memcpys(d2h): 2 > limit 0"),
+        ("copies", "max_memcpy_bytes", ("1 MB",), {}, "max_memcpy_bytes: 21 MB > limit 1 MB"),
+        ("mlp", "max_kernels", (2,), {"match": "nvjet"}, "max_kernels(match='nvjet'): 3 > limit 2"),
     ],
 )
 def test_the_words_of_a_violation(

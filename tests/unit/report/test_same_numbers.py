@@ -82,10 +82,10 @@ def test_the_totals_are_the_same_in_all() -> None:
 
 
 def test_what_is_broken_has_its_two_numbers_in_all() -> None:
-    assert "37 > 31" in terminal(RUN)
-    wrong = "**max_kernels: 37&nbsp;>&nbsp;31** in `test_over`"
+    assert "37 > limit 31" in terminal(RUN)
+    wrong = "**max_kernels: 37&nbsp;> limit&nbsp;31** in `test_over`"
     assert f"| ❌ | {wrong}<br>`t.py`<br>" in markdown_of(RUN)
-    assert "37 > 31" in page(RUN)
+    assert "37 > limit 31" in page(RUN)
 
 
 def test_a_comparison_that_failed_has_its_numbers_in_all() -> None:

@@ -146,7 +146,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "1 of 5 tests breaks a limit; 1 incomplete; 1 undecided (not failing), 1 expected",
         "failure.",
         "",
-        "✗ mlp.py:31: max_kernels: 4 > 2 (test_step)",
+        "✗ mlp.py:31: max_kernels: 4 > limit 2 (test_step)",
         "  vectorized_elementwise [mul] x2 at mlp.py:31, launched most often",
         "  nvjet 256x128x64 TNT",
         "  vectorized_elementwise [gelu]",
@@ -218,7 +218,7 @@ def test_below_failures_printed_or_not_all_is_told_but_how_sure_a_time_is(style:
             )
         ),
     )
-    assert "✗ tests/a.py: max_cuda_time: 250.0us > 200.0us (slow)" in terminal.lines
+    assert "✗ tests/a.py: max_cuda_time: 250.0us > limit 200.0us (slow)" in terminal.lines
     assert not any("99 % CI" in line for line in terminal.lines)
     assert not any(re.fullmatch(r"  \d+ more", line) for line in terminal.lines)
     at = terminal.lines.index("✗ m.py:41: added kernel: k41 (five)")
@@ -230,7 +230,7 @@ def test_below_failures_printed_or_not_all_is_told_but_how_sure_a_time_is(style:
     for line in (
         "  nvjet 256x128x64 TNT x3 takes 30.0us",
         "  + k32 at m.py:32; 5 others",
-        "✗ a.py:7: max_kernels: 5 > 4 (t)",
+        "✗ a.py:7: max_kernels: 5 > limit 4 (t)",
         "  to do: launch fewer kernels (fuse them, torch.compile)",
         "  if intended, allow max_kernels(5) at a.py:7",
     ):
@@ -371,7 +371,7 @@ def test_what_is_broken_gives_way_last_and_is_told_above_always() -> None:
     )
     assert "1 > 0" in " ".join(rows(wide))
     assert "1 > 0" not in " ".join(rows(narrow))
-    assert narrow[2] == "✗ tests/a.py: max_syncs: 1 > 0"
+    assert narrow[2] == "✗ tests/a.py: max_syncs: 1 > limit 0"
 
 
 def test_a_long_name_wraps_under_itself_at_its_joints() -> None:
@@ -735,7 +735,7 @@ def test_what_a_snapshot_would_accept_has_its_command() -> None:
 def test_how_sure_a_broken_time_is_stands_in_its_failure_alone(verbosity: int) -> None:
     slow = kept(250.0, verdicts=(time_limit("failed", 250.0, 200.0, low=248.0, high=252.0),))
     lines = told(of("a.py::t", slow, outcome="failed"), verbosity=verbosity)
-    assert lines[2].startswith("✗ tests/a.py: max_cuda_time: 250.0us > 200.0us")
+    assert lines[2].startswith("✗ tests/a.py: max_cuda_time: 250.0us > limit 200.0us")
     assert lines[3] == "  nvjet 256x128x64 TNT x3 takes 30.0us"
     assert lines[4].startswith("  to do: ")
     assert not any("99 % CI" in line for line in lines)
@@ -774,7 +774,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     lines = told(of("a.py::t", kept()), bad, verbosity=-1)
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
-        "✗ a.py:7: max_kernels: 5 > 4 (bad)",
+        "✗ a.py:7: max_kernels: 5 > limit 4 (bad)",
         "  nvjet 256x128x64 TNT x3",
         "  vectorized_elementwise [gelu]",
         "  vectorized_elementwise [mul]",
@@ -912,7 +912,7 @@ def test_red_is_the_mark_and_the_broken_cell() -> None:
 def test_in_the_list_where_to_look_is_cyan_and_what_is_wrong_and_to_do_are_bold() -> None:
     found = colours(of("a.py::t", over(), outcome="failed", line=7))
     assert found["cyan"] == {"a.py:7"}
-    assert ": max_kernels: 5 > 4 " in found["bold"]
+    assert ": max_kernels: 5 > limit 4 " in found["bold"]
     assert "to do: " in found["bold"]
     assert "if intended, allow max_kernels(5) at a.py:7" in found["light"]
     coloured = [text for texts in found.values() for text in texts]

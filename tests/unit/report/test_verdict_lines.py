@@ -25,12 +25,12 @@ def time(measured: float, allowed: float, **more: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("verdict", "line"),
     [
-        (count(5, 1), "max_kernels: 5 > 1"),
+        (count(5, 1), "max_kernels: 5 > limit 1"),
         (count(3, 4), "max_kernels: 3 <= 4"),
-        (count(2, 1, qualifier="elementwise"), "max_kernels(match='elementwise'): 2 > 1"),
-        (count(1, 0, "max_memcpys", qualifier="d2h"), "max_memcpys(d2h): 1 > 0"),
-        (count(5, 1, outcome="expected failure"), "max_kernels: 5 > 1"),
-        (count(7, 0, "max_syncs", metric="syncs"), "max_syncs: 7 > 0"),
+        (count(2, 1, qualifier="elementwise"), "max_kernels(match='elementwise'): 2 > limit 1"),
+        (count(1, 0, "max_memcpys", qualifier="d2h"), "max_memcpys(d2h): 1 > limit 0"),
+        (count(5, 1, outcome="expected failure"), "max_kernels: 5 > limit 1"),
+        (count(7, 0, "max_syncs", metric="syncs"), "max_syncs: 7 > limit 0"),
     ],
 )
 def test_a_count_stands_beside_its_limit(verdict: Verdict, line: str) -> None:
@@ -40,9 +40,9 @@ def test_a_count_stands_beside_its_limit(verdict: Verdict, line: str) -> None:
 @pytest.mark.parametrize(
     ("measured", "allowed", "line"),
     [
-        (150_994_944, 10**6, "max_peak_memory: 151 MB > 1 MB"),
+        (150_994_944, 10**6, "max_peak_memory: 151 MB > limit 1 MB"),
         (10**6, 10**6, "max_peak_memory: 1 MB <= 1 MB"),
-        (150_994_944, 150_900_000, "max_peak_memory: 150994944 B > 150900000 B"),
+        (150_994_944, 150_900_000, "max_peak_memory: 150994944 B > limit 150900000 B"),
     ],
     ids=["over", "equal", "alike when rounded"],
 )
@@ -56,7 +56,7 @@ def test_a_size_is_told_in_units_that_tell_it_from_its_limit(
 @pytest.mark.parametrize(("note", "state"), [("", "UNSTABLE"), ("incomplete", "incomplete")])
 def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
     assert verdict_line(count(5, 4, values=(4.0, 5.0), note=note)) == (
-        f"max_kernels: 5 > 4 ({state}: 4, 5 in 2 rounds, the largest counts)"
+        f"max_kernels: 5 > limit 4 ({state}: 4, 5 in 2 rounds, the largest counts)"
     )
 
 
@@ -65,7 +65,7 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
     [
         (
             time(234.9, 200.0, low=234.1, high=236.0),
-            "max_cuda_time: 234.9us > 200.0us (+17.5 %, 99 % CI 234.1..236.0us, 24 rounds)",
+            "max_cuda_time: 234.9us > limit 200.0us (+17.5 %, 99 % CI 234.1..236.0us, 24 rounds)",
         ),
         (
             time(180.0, 200.0, low=179.0, high=181.0),
@@ -73,42 +73,45 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
         ),
         (
             time(100.0, 1.0, low=99.0, high=101.0, rounds=12),
-            "max_cuda_time: 100.0us > 1.0us (x100, 99 % CI 99.0..101.0us, 12 rounds)",
+            "max_cuda_time: 100.0us > limit 1.0us (x100, 99 % CI 99.0..101.0us, 12 rounds)",
         ),
         (
             time(42.0, 0.01, low=41.0, high=43.0, rounds=12),
-            "max_cuda_time: 42.0us > 0.01us (x4,200, 99 % CI 41.0..43.0us, 12 rounds)",
+            "max_cuda_time: 42.0us > limit 0.01us (x4,200, 99 % CI 41.0..43.0us, 12 rounds)",
         ),
         (
             time(100.0, 90.0, low=99.0, high=101.0, block=3),
-            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds in blocks "
+            "max_cuda_time: 100.0us > limit 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds in "
+            "blocks "
             "of 3)",
         ),
         (
             time(100.0, 90.0, rounds=1),
-            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 1 round, too few for an interval)",
+            "max_cuda_time: 100.0us > limit 90.0us (+11.1 %, 1 round, too few for an interval)",
         ),
         (
             time(100.0, 90.0, rounds=7),
-            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 7 rounds, too few for an interval)",
+            "max_cuda_time: 100.0us > limit 90.0us (+11.1 %, 7 rounds, too few for an interval)",
         ),
         (
             time(100.0, 0.0, low=99.0, high=101.0),
-            "max_cuda_time: 100.0us > 0.0us (99 % CI 99.0..101.0us, 24 rounds)",
+            "max_cuda_time: 100.0us > limit 0.0us (99 % CI 99.0..101.0us, 24 rounds)",
         ),
         (
             time(100.0, 90.0, low=99.0, high=101.0, note="CUPTI is attached", second_look=95.0),
-            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds; CUPTI is "
+            "max_cuda_time: 100.0us > limit 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds; "
+            "CUPTI is "
             "attached; a second look: 95.0us)",
         ),
         (
             time(60.0, 54.0, low=59.0, high=61.0, share=0.3, share_of=180.0, limit="max_launch"),
-            "max_launch: 60.0us > 54.0us (30% of the latency 180.0us, +11.1 %, 99 % CI "
+            "max_launch: 60.0us > limit 54.0us (30% of the latency 180.0us, +11.1 %, 99 % CI "
             "59.0..61.0us, 24 rounds)",
         ),
         (
             time(60.0, 54.0, rounds=1, share=0.125, share_of=432.0, limit="max_launch"),
-            "max_launch: 60.0us > 54.0us (12.5% of the latency 432.0us, +11.1 %, 1 round, too "
+            "max_launch: 60.0us > limit 54.0us (12.5% of the latency 432.0us, +11.1 %, 1 round, "
+            "too "
             "few for an interval)",
         ),
     ],

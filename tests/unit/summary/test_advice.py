@@ -304,16 +304,16 @@ def test_of_several_tests_it_is_told_what_is_wrong_with_each(
     tests = tuple(over_by(20 - i, 7, 7, 7, 7, name=f"test_{i}") for i in range(number))
     (task,) = tasks_of(summary_of(Run(tests)).problems)
     assert task.test == f"{number} tests"
-    each = [f"test_{i}: max_kernels: {20 - i} > 3" for i in range(1, min(number, 4))]
-    assert task.what == "max_kernels: 20 > 3"
+    each = [f"test_{i}: max_kernels: {20 - i} > limit 3" for i in range(1, min(number, 4))]
+    assert task.what == "max_kernels: 20 > limit 3"
     assert task.facts == ("k x4", "test_0", *each, *more)
 
 
 def test_tests_with_equal_words_share_a_line_and_those_of_the_heading_are_names() -> None:
     tests = [over_by(5 - i // 2, 7, 7, 7, 7, name=f"test_{i}") for i in range(4)]
     (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
-    assert (task.what, task.test) == ("max_kernels: 5 > 3", "4 tests")
-    assert task.facts == ("k x4", "test_0, test_1", "test_2, test_3: max_kernels: 4 > 3")
+    assert (task.what, task.test) == ("max_kernels: 5 > limit 3", "4 tests")
+    assert task.facts == ("k x4", "test_0, test_1", "test_2, test_3: max_kernels: 4 > limit 3")
 
 
 @pytest.mark.parametrize(
@@ -335,13 +335,13 @@ def test_of_many_groups_with_equal_words_four_are_told_and_the_tests_of_the_othe
 ):
     tests = [over_by(11 - i // 2, 7, 7, 7, 7, name=f"test_{i}") for i in range(14)]
     (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
-    assert (task.what, task.test) == ("max_kernels: 11 > 3", "14 tests")
+    assert (task.what, task.test) == ("max_kernels: 11 > limit 3", "14 tests")
     assert task.facts == (
         "k x4",
         "test_0, test_1",
-        "test_2, test_3: max_kernels: 10 > 3",
-        "test_4, test_5: max_kernels: 9 > 3",
-        "test_6, test_7: max_kernels: 8 > 3",
+        "test_2, test_3: max_kernels: 10 > limit 3",
+        "test_4, test_5: max_kernels: 9 > limit 3",
+        "test_6, test_7: max_kernels: 8 > limit 3",
         "and 6 more",
     )
 
@@ -354,7 +354,7 @@ def test_names_of_folded_parametrisations_count_as_the_tests_that_they_stand_for
     assert task.facts == ("k x4", f"{', '.join(folded)}, and 16 more")
     each = [over_by(20 - i // 8, 7, 7, 7, 7, name=name) for i, name in enumerate(names)]
     (task,) = tasks_of(summary_of(Run(tuple(each))).problems)
-    told = [f"{name}: max_kernels: {20 - i} > 3" for i, name in enumerate(folded)]
+    told = [f"{name}: max_kernels: {20 - i} > limit 3" for i, name in enumerate(folded)]
     assert task.facts == ("k x4", folded[0], *told[1:], "and 16 more")
 
 
@@ -368,14 +368,14 @@ def test_where_two_limits_are_broken_tests_with_the_words_of_the_heading_are_nam
 
     tests = [over_both(5 - i // 2, f"test_{i}") for i in range(4)]
     (task,) = tasks_of(summary_of(Run(tuple(tests))).problems)
-    assert task.what == "max_kernels, max_launches: 5 > 3"
-    others = "test_2, test_3: max_kernels, max_launches: 4 > 3"
+    assert task.what == "max_kernels, max_launches: 5 > limit 3"
+    others = "test_2, test_3: max_kernels, max_launches: 4 > limit 3"
     assert task.facts == ("k x4", "test_0, test_1", others)
 
 
 def test_of_one_test_what_is_wrong_is_told_beside_a_new_kernel_alone() -> None:
     (task,) = tasks_of(summary_of(Run((over_by(4, 7, 7, 7, 7),))).problems)
-    assert task.what == "max_kernels: 4 > 3"
+    assert task.what == "max_kernels: 4 > limit 3"
     assert task.facts == ("k x4",)
     old, new = (profile([kernel(one, one) for one in names]) for names in ("abc", "abcd"))
     more = MetricDelta(name="kernels", baselines=(3,), current=4, change="worse", judged=True)
@@ -602,5 +602,5 @@ def test_a_cause_is_told_although_the_first_words_end_in_its_letters() -> None:
     taken = profile(kernels, verdicts=(fused, of_add))
     (problem,) = summary_of(Run((Test("t.py::t", (taken,), outcome="failed"),))).problems
     (task,) = tasks_of((problem,))
-    assert task.what == "max_kernels: 2 > 1, max_kernels(match='^add$'): 2 > 1"
+    assert task.what == "max_kernels: 2 > limit 1, max_kernels(match='^add$'): 2 > limit 1"
     assert task.facts == ("fused_add", "add at m.py:9")

@@ -88,7 +88,9 @@ def test_of_a_limit_on_single_kernels_the_worst_is_named() -> None:
     one, other = (replace(MLP[0], name=f"k{n}", registers=n, source="k.py:7") for n in (40, 168))
     of = profile([one, other], [counted("registers", 168), counted("shared_memory", 0)])
     assert broken(of, max_registers=64) == [
-        Cause("max_registers: 168 > 64; k168, from aten::mm in aten::linear", Place("k.py", 7))
+        Cause(
+            "max_registers: 168 > limit 64; k168, from aten::mm in aten::linear", Place("k.py", 7)
+        )
     ]
 
 
@@ -145,7 +147,8 @@ def test_an_overhead_is_told_by_its_launches() -> None:
         ),
         (
             {"max_kernels": {"n": 0, "match": "gelu"}},
-            "max_kernels(match='gelu'): 1 > 0; vectorized_elementwise [gelu], from aten::gelu",
+            "max_kernels(match='gelu'): 1 > limit 0; vectorized_elementwise [gelu], from "
+            "aten::gelu",
         ),
     ],
 )
@@ -195,7 +198,7 @@ def test_where_a_baseline_names_kernels_limits_on_them_need_not() -> None:
     kernels = diff_profiles(mlp(), new)
     main = ProfileComparison(source="revision", change="worse", kernels=kernels)
     texts = [one.text for one in causes_of(held_to(broken_too, main), "failed")]
-    assert texts == ["own, from aten::mul", "max_syncs: 1 > 0"]
+    assert texts == ["own, from aten::mul", "max_syncs: 1 > limit 0"]
 
 
 def in_turn(**more: object) -> Paired:

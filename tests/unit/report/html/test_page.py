@@ -61,7 +61,7 @@ def test_it_says_what_happened_first() -> None:
         *("1 of 2 tests breaks a limit", "What needs a look", "test_worse[a-1] tests/test_mlp.py"),
         *(
             "5 > 4",
-            "reference_mlp.py:40 max_kernels: 5 > 4",
+            "reference_mlp.py:40 max_kernels: 5 > limit 4",
             "To do: avoid the copy (keep layout and dtype)",
         ),
         *("If intended, allow max_kernels(5) at test_mlp.py:31",),
@@ -157,7 +157,9 @@ def test_where_it_broke_lines_that_have_an_address_are_shown_as_code(
 
 
 def test_what_is_wrong_is_red_and_its_causes_stand_below(one: str) -> None:
-    assert '<b class="x-bad">max_kernels: 5 &gt; 4</b>' in one.replace("\N{NO-BREAK SPACE}", " ")
+    assert '<b class="x-bad">max_kernels: 5 &gt; limit 4</b>' in one.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     causes = re.findall(r'<p class="whys">(.*?)</p>', one)
     most = "nvjet 256x128x64 TNT x2 at reference_mlp.py:40, launched most often"
     assert causes == [most]
@@ -169,7 +171,7 @@ def test_no_line_ends_between_a_number_and_its_limit_or_its_per_cent() -> None:
         allowed=100.0,
     )  # fmt: skip
     found = html_of(run_of(Test("t.py::test_it", (profile_of(5, over(5, 4), limit),))))
-    for told in ("5 &gt; 4", "200.0us &gt; 100.0us", "+100.0 %"):
+    for told in ("5 &gt; limit 4", "200.0us &gt; limit 100.0us", "+100.0 %"):
         assert told.replace(" ", "\N{NO-BREAK SPACE}") in found
         assert told not in found
 
