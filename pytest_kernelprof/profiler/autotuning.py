@@ -188,8 +188,9 @@ def loaded(known: Collection[str]) -> Iterator[ModuleType]:
 _listening: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def listen(owner: Any, name: str, telling: Callable[[Any], Any]) -> bool | None:
-    """Put what ``telling`` makes of a method in its place, once for all.
+def listen(owner: Any, name: str, called: Callable[..., Any]) -> bool | None:
+    """Have ``called`` called in the place of a method, with the method and what that is called
+    with, once for all.
 
     Returns:
         Whether it was not there before; None if the owner has no such method.
@@ -197,7 +198,11 @@ def listen(owner: Any, name: str, telling: Callable[[Any], Any]) -> bool | None:
     method = getattr(owner, name, None) if owner is not None else None
     if method is None or method in _listening:
         return None if method is None else False
-    told = functools.wraps(method)(telling(method))
+
+    @functools.wraps(method)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        return called(method, *args, **kwargs)
+
     _listening.add(told)
     setattr(owner, name, told)
     return True
@@ -223,25 +228,24 @@ def count_runs(module: ModuleType) -> bool:
     Returns:
         Whether they were not counted before.
     """
-    counted = functools.partial(_counted, MODULES[module.__name__])
+    counted = functools.partial(_bench_counted, MODULES[module.__name__])
     found = [listen(owner, name, counted) for owner, name in benching_methods(module)]
     _uncounted.update(() if found else [module.__name__])
     return any(found)
 
 
-def _counted(who: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    def bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        depth = vars(_benching_here).setdefault("depth", [])  # one method calls another
-        if not depth and (who != TRITON or _begins_run(tuner, kwargs.get("config"))):
-            tuned = getattr(getattr(tuner, "base_fn", None), "__name__", "")
-            _runs.append(f"{tuned} by {who}" if tuned else who)
-        depth.append(method)
-        try:
-            return method(tuner, *args, **kwargs)
-        finally:
-            depth.pop()
-
-    return bench
+def _bench_counted(
+    who: str, bench: Callable[..., Any], tuner: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    depth = vars(_benching_here).setdefault("depth", [])  # one method calls another
+    if not depth and (who != TRITON or _begins_run(tuner, kwargs.get("config"))):
+        tuned = getattr(getattr(tuner, "base_fn", None), "__name__", "")
+        _runs.append(f"{tuned} by {who}" if tuned else who)
+    depth.append(bench)
+    try:
+        return bench(tuner, *args, **kwargs)
+    finally:
+        depth.pop()
 
 
 def _begins_run(tuner: Any, config: Any) -> bool:

@@ -152,14 +152,14 @@ def _watch_dynamo(convert_frame: ModuleType) -> bool:
         convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
     else:
         _seen.recompiles = None
-    if listen(convert_frame, "exceeds_recompile_limit", _telling_of_refusals) is None:
+    if listen(convert_frame, "exceeds_recompile_limit", _note_refusal) is None:
         _seen.may_refuse = True
     handler = _of_dynamo("callback", "CompilationCallbackHandler")
-    listen(handler, "install_callbacks", _telling_of_backward)
+    listen(handler, "install_callbacks", _note_backward)
     found = (
-        listen(_of_dynamo("convert_frame", "ConvertFrameAssert"), "__call__", _telling_of_frames),
-        listen(_of_dynamo("output_graph", "OutputGraph"), "compile_subgraph", _telling_of_graphs),
-        listen(_of_dynamo("exc", "SkipFrame"), "__init__", _telling_of_skips),
+        listen(_of_dynamo("convert_frame", "ConvertFrameAssert"), "__call__", _note_frame),
+        listen(_of_dynamo("output_graph", "OutputGraph"), "compile_subgraph", _note_breaks),
+        listen(_of_dynamo("exc", "SkipFrame"), "__init__", _note_skip),
     )
     if None in found:
         _seen.left = None
@@ -174,29 +174,23 @@ def _of_dynamo(module: str, name: str) -> Any:
     return getattr(sys.modules.get(f"torch._dynamo.{module}"), name, None)
 
 
-def _telling_of_refusals(exceeds: Callable[..., Any]) -> Callable[..., Any]:
-    """What decides whether the limit is reached, with each yes noted."""
-
-    def decide(*args: Any, **kwargs: Any) -> Any:
-        answer = exceeds(*args, **kwargs)
-        if answer[0]:
-            _seen.refused += 1
-            _seen.may_refuse = True
-        return answer
-
-    return decide
+def _note_refusal(exceeds: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Decide whether the limit is reached, and note each yes."""
+    answer = exceeds(*args, **kwargs)
+    if answer[0]:
+        _seen.refused += 1
+        _seen.may_refuse = True
+    return answer
 
 
-def _telling_of_backward(announce: Callable[..., Any]) -> Callable[..., Any]:
-    """What announces a compilation, with those of a backward graph at its first run noted: no
-    frame is tried for them."""
-
-    def install_callbacks(handler: Any, trigger: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(trigger, "name", "") == "LAZY_BACKWARD":
-            _count_one()
-        return announce(handler, trigger, *args, **kwargs)
-
-    return install_callbacks
+def _note_backward(
+    announce: Callable[..., Any], handler: Any, trigger: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Announce a compilation, and note that of a backward graph at its first run: no frame is tried
+    for it."""
+    if getattr(trigger, "name", "") == "LAZY_BACKWARD":
+        _count_one()
+    return announce(handler, trigger, *args, **kwargs)
 
 
 # Breaks of graphs.
@@ -251,57 +245,47 @@ def _leave(code: weakref.ref[Any], words: str) -> None:
         _seen.left += ((code, words),)
 
 
-def _telling_of_frames(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """What compiles a frame, with its breaks noted, and those that leave it uncompiled."""
-
-    def compile_frame(converter: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        attempt, code = _Attempt(), frame.f_code
-        _attempts.append(attempt)
-        _last_try[id(code)] = len(_seen.left or ())
-        try:
-            result = convert(converter, frame, *args, **kwargs)
-            if getattr(result, "guarded_code", None) is not None and attempt.id is not None:
-                _seen.reused += attempt.id in _breaks_of_id
-                _breaks_of_id[attempt.id], attempt.why = tuple(attempt.breaks), ""
-            return result
-        except Exception as error:
-            attempt.why = _break_words(error, getattr(error, "real_stack", None) or ())
-            raise
-        finally:
-            _attempts.remove(attempt)
-            # One that has to be a whole graph raises, and does not run.
-            if attempt.why and not getattr(converter, "_one_graph", False):
-                _leave(weakref.ref(code), f"{code.co_name} runs uncompiled, {attempt.why}")
-
-    return compile_frame
+def _note_frame(
+    convert: Callable[..., Any], converter: Any, frame: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Compile a frame, and note its breaks, and those that leave it uncompiled."""
+    attempt, code = _Attempt(), frame.f_code
+    _attempts.append(attempt)
+    _last_try[id(code)] = len(_seen.left or ())
+    try:
+        result = convert(converter, frame, *args, **kwargs)
+        if getattr(result, "guarded_code", None) is not None and attempt.id is not None:
+            _seen.reused += attempt.id in _breaks_of_id
+            _breaks_of_id[attempt.id], attempt.why = tuple(attempt.breaks), ""
+        return result
+    except Exception as error:
+        attempt.why = _break_words(error, getattr(error, "real_stack", None) or ())
+        raise
+    finally:
+        _attempts.remove(attempt)
+        # One that has to be a whole graph raises, and does not run.
+        if attempt.why and not getattr(converter, "_one_graph", False):
+            _leave(weakref.ref(code), f"{code.co_name} runs uncompiled, {attempt.why}")
 
 
-def _telling_of_graphs(compile_subgraph: Callable[..., Any]) -> Callable[..., Any]:
-    """What ends a graph, with the reason noted where that is a break."""
-
-    def end_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        reasons = [one for one in (*args, *kwargs.values()) if hasattr(one, "graph_break")]
-        breaks = (_break_words(one.reason, one.user_stack) for one in reasons if one.graph_break)
-        for attempt in _attempts[-1:]:
-            kept = attempt.breaks if attempt.graph is graph else {}
-            attempt.graph, attempt.breaks = graph, kept | dict.fromkeys(breaks)
-            # Without a reason nothing is known of the frame.
-            context = sys.modules["torch._guards"].CompileContext
-            attempt.id = str(context.current_compile_id()) if reasons else None
-        return compile_subgraph(graph, *args, **kwargs)
-
-    return end_graph
+def _note_breaks(compile_subgraph: Callable[..., Any], graph: Any, /, *args: Any, **kw: Any) -> Any:
+    """End a graph, and note the reason where that is a break."""
+    reasons = [one for one in (*args, *kw.values()) if hasattr(one, "graph_break")]
+    breaks = (_break_words(one.reason, one.user_stack) for one in reasons if one.graph_break)
+    for attempt in _attempts[-1:]:
+        kept = attempt.breaks if attempt.graph is graph else {}
+        attempt.graph, attempt.breaks = graph, kept | dict.fromkeys(breaks)
+        # Without a reason nothing is known of the frame.
+        context = sys.modules["torch._guards"].CompileContext
+        attempt.id = str(context.current_compile_id()) if reasons else None
+    return compile_subgraph(graph, *args, **kw)
 
 
-def _telling_of_skips(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes the error that skips a frame, with the reason noted if that is a break."""
-
-    def skip(error: Any, *args: Any, **kwargs: Any) -> Any:
-        for attempt in _attempts[-1:]:
-            attempt.why = _break_words(args[0]) if "graph break" in str(args) else ""
-        return method(error, *args, **kwargs)
-
-    return skip
+def _note_skip(make: Callable[..., Any], error: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Make the error that skips a frame, and note the reason if that is a break."""
+    for attempt in _attempts[-1:]:
+        attempt.why = _break_words(args[0]) if "graph break" in str(args) else ""
+    return make(error, *args, **kwargs)
 
 
 def _break_words(reason: Any, stack: Sequence[Any] = ()) -> str:
@@ -316,26 +300,24 @@ _specialised: list[str] = []
 
 
 def _watch_triton(jit: ModuleType) -> bool:
-    found = listen(getattr(jit, "JITFunction", None), "_do_compile", _telling_of_kernels)
+    found = listen(getattr(jit, "JITFunction", None), "_do_compile", _note_specialisation)
     if found is None:
         _seen.jit_compiled = None
     return bool(found)
 
 
-def _telling_of_kernels(compile_it: Callable[..., Any]) -> Callable[..., Any]:
-    """What compiles a new specialisation, or reads it from the disk, with each noted."""
-
-    def _do_compile(function: Any, *args: Any, **kwargs: Any) -> Any:
-        by = "of unknown arguments"
-        with contextlib.suppress(Exception):  # of a Triton that names them otherwise
-            bound = inspect.signature(compile_it).bind(function, *args, **kwargs).arguments
-            by = _specialised_by(function, bound).replace("tt.divisibility", "divisible by")
-        compiled = compile_it(function, *args, **kwargs)
-        if compiled is not None:  # a hook may refuse
-            _specialised.append(f"{getattr(function, '__name__', 'kernel')}[{by}]")
-        return compiled
-
-    return _do_compile
+def _note_specialisation(
+    compile_it: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    """Compile a new specialisation, or read it from the disk, and note it."""
+    by = "of unknown arguments"
+    with contextlib.suppress(Exception):  # of a Triton that names them otherwise
+        bound = inspect.signature(compile_it).bind(function, *args, **kwargs).arguments
+        by = _specialised_by(function, bound).replace("tt.divisibility", "divisible by")
+    compiled = compile_it(function, *args, **kwargs)
+    if compiled is not None:  # a hook may refuse
+        _specialised.append(f"{getattr(function, '__name__', 'kernel')}[{by}]")
+    return compiled
 
 
 def _specialised_by(function: Any, new: Mapping[str, Any]) -> str:

@@ -115,20 +115,17 @@ def _fits(launch: _Launch, name: str, registers: int, threads: int, shared: int 
 def watch_loading(module: ModuleType) -> bool:
     """Note the kernels of a module of ``PLACES`` that are loaded from now on, or are by now."""
     loads = PLACES[module.__name__][1]
-    if sum(bool(listen(kind, loads, _noting)) for kind in _kinds(module)):
+    if sum(bool(listen(kind, loads, _load_and_note)) for kind in _kinds(module)):
         for one in _compiled():
             _note(one)
     return False
 
 
-def _noting(load: Callable[..., Any]) -> Callable[..., Any]:
-    def load_and_note(compiled: Any, *args: Any, **kwargs: Any) -> Any:
-        found = load(compiled, *args, **kwargs)
-        with contextlib.suppress(Exception):  # of a Triton with other names
-            _note(compiled)
-        return found
-
-    return load_and_note
+def _load_and_note(load: Callable[..., Any], compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
+    found = load(compiled, *args, **kwargs)
+    with contextlib.suppress(Exception):  # of a Triton with other names
+        _note(compiled)
+    return found
 
 
 def _note(compiled: Any) -> None:
