@@ -7,6 +7,7 @@ linear in the kernels, but for the pairing inside of hunks, which is bounded.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
 import os
@@ -94,11 +95,9 @@ def diff_sides(
     keys = Keys(comparable=str)
     sides = Sides(keys.of(baseline), keys.of(current), keys)
     found = _diff(sides, ordered)
-    rows, others = np.array(sides.same_old, np.int64), np.array(sides.same_new, np.int64)
-    other = _is_reconfigured(sides.old, sides.new, rows, others)
-    needs = list(zip(rows[other].tolist(), others[other].tolist(), strict=True))
+    needs = sides.elsewhere("reconfigured", sides.reconfigured())
     moved = sides.elsewhere("moved", sides.moved() if ordered else [])
-    changes = (*found.changes, *sides.elsewhere("reconfigured", needs), *moved)
+    changes = (*found.changes, *needs, *moved)
     left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
     return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
 
@@ -155,7 +154,7 @@ def _diff(
     first, number = sides.changes(ordered=ordered)
     changes = [*first, *more]
     if noticed is not None:
-        changes += _retimed(sides.old, sides.new, sides.same_old, sides.same_new, noticed)
+        changes += sides.retimed(noticed)
     changes += sides.elsewhere("operator", sides.other_operator)
     return KernelDiff(
         baseline_kernels=len(sides.old.kernels),
@@ -190,7 +189,7 @@ def _other_groups(
             yield KernelChange("added", current=came, times=more, hunk=~number)
 
 
-@dataclass(slots=True)
+@dataclass
 class Sides:
     """Two sequences of kernels while they are compared.
 
@@ -257,8 +256,8 @@ class Sides:
         told = [*lines][:_MOST_LINES]
         return KernelChange(
             repeats[0][1][number][2],
-            self._one_side(self.old.kernels, old) if old else None,
-            self._one_side(self.new.kernels, new) if new else None,
+            _side_of(self.old.kernels, old) if old else None,
+            _side_of(self.new.kernels, new) if new else None,
             max(len(old), len(new)),
             positions=_positions(new) if ordered else (),
             lines=(*told, "...") if len(lines) > _MOST_LINES else tuple(told),
@@ -278,8 +277,8 @@ class Sides:
         return [
             KernelChange(
                 kind,
-                self._one_side(self.old.kernels, [i for i, _ in several]),
-                self._one_side(self.new.kernels, [j for _, j in several]),
+                _side_of(self.old.kernels, [i for i, _ in several]),
+                _side_of(self.new.kernels, [j for _, j in several]),
                 len(several),
                 positions=_positions([j for _, j in several]),
                 before=_positions([i for i, _ in several]) if kind == "moved" else (),
@@ -312,9 +311,56 @@ class Sides:
             number = before[number]
         return list(zip(old[moves].tolist(), new[moves].tolist(), strict=True))
 
-    def _one_side(self, kernels: Sequence[AnyKernel], rows: Rows) -> KernelSide:
-        first = kernels[rows[0]]
-        return side_of(first, _sum(kernels, rows) if len(rows) > 1 else first.duration_us)
+    def retimed(self, noticed: tuple[float, float]) -> list[KernelChange]:
+        """Kernels of both sides by key and by how they are launched: what they take in all.
+
+        Args:
+            noticed: as of ``diff_profiles``.
+        """
+        if not self.same_old:
+            return []
+        old, new, rows, others = self.old, self.new, *self._same
+        before, after = old.launches[rows], new.launches[others]
+        many = 1 + int(max(old.launches.max(), new.launches.max()))
+        codes = ((old.keys[rows] * many + before) * many + after) * 2 + self._is_reconfigured
+        _, first, groups, counts = np.unique(
+            codes, return_index=True, return_inverse=True, return_counts=True
+        )
+        sums = (np.bincount(groups, us) for us in (old.us[rows], new.us[others]))
+        columns = (rows[first], others[first], counts, *sums, self._is_reconfigured[first])
+        found = []
+        for i, j, times, earlier, later, other in zip(*(c.tolist() for c in columns), strict=True):
+            if kind := _kind(earlier, later, noticed, another=other):
+                sides = _side(old.kernels[i], earlier), _side(new.kernels[j], later)
+                found.append((abs(later - earlier), KernelChange(kind, *sides, times)))
+        return [change for _, change in sorted(found, key=lambda one: -one[0])]
+
+    def reconfigured(self) -> list[tuple[int, int]]:
+        """Rows of kernels that both have, and that are launched otherwise, or spill otherwise."""
+        rows, others = (column[self._is_reconfigured].tolist() for column in self._same)
+        return list(zip(rows, others, strict=True))
+
+    @functools.cached_property
+    def _same(self) -> tuple[Numbers, Numbers]:
+        """The rows of kernels that both have, once all of them are found."""
+        return np.array(self.same_old, np.int64), np.array(self.same_new, np.int64)
+
+    @functools.cached_property
+    def _is_reconfigured(self) -> NDArray[np.bool_]:
+        """Which of them are launched otherwise, or spill otherwise, where both sides tell."""
+        rows, others = self._same
+        if not len(rows):
+            return np.zeros(0, bool)
+        before, after = self.old.launches[rows], self.new.launches[others]
+        many = 1 + int(after.max())
+        _, first, groups = np.unique(before * many + after, return_index=True, return_inverse=True)
+        at = zip(rows[first].tolist(), others[first].tolist(), strict=True)
+        launches = (map(Keys.launch_of, (self.old.kernels[i], self.new.kernels[j])) for i, j in at)
+        different = [
+            any(x != y for x, y in zip(*two, strict=True) if None not in (x, y)) for two in launches
+        ]
+        spilled: NDArray[np.bool_] = np.abs(self.old.spills[rows] - self.new.spills[others]) > 0
+        return np.array(different)[groups] | spilled
 
     def _aligned(self) -> list[Gap]:
         """What lies between the blocks that agree."""
@@ -430,9 +476,15 @@ class Sides:
         return found
 
 
-def side_of(kernel: AnyKernel, us: float | None) -> KernelSide:
+def _side(kernel: AnyKernel, us: float | None) -> KernelSide:
     """A kernel as a side of a diff, with the time of all its repeats."""
     return replace(msgspec.convert(kernel, KernelSide, from_attributes=True), duration_us=us)
+
+
+def _side_of(kernels: Sequence[AnyKernel], rows: Rows) -> KernelSide:
+    """The first of these rows as a side of a diff, with the time of all of them that is known."""
+    known = [us for us in (kernels[row].duration_us for row in rows) if us is not None]
+    return _side(kernels[rows[0]], sum(known) if known else None)
 
 
 def _by_key(side: Numbered) -> Rows:
@@ -477,11 +529,6 @@ def _told(own: str, sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(told) if len(told) > 1 else ()
 
 
-def _sum(kernels: Sequence[AnyKernel], rows: Iterable[int]) -> float | None:
-    known = [us for us in (kernels[row].duration_us for row in rows) if us is not None]
-    return sum(known) if known else None
-
-
 def _parted(
     rows: Rows, keys: Sequence[int], both: Counter[int]
 ) -> tuple[Rows, defaultdict[int, Rows]]:
@@ -495,58 +542,6 @@ def _parted(
         else:
             stays.append(row)
     return stays[::-1], same
-
-
-def _retimed(
-    old: Numbered,
-    new: Numbered,
-    rows: Sequence[int],
-    others: Sequence[int],
-    noticed: tuple[float, float],
-) -> list[KernelChange]:
-    """Kernels of both sides by key and by how they are launched: what they take in all.
-
-    Args:
-        rows, others: kernels of both sides that are the same, one beside the other.
-        noticed: as of ``diff_profiles``.
-    """
-    if not rows:
-        return []
-    at_old, at_new = np.array(rows), np.array(others)
-    before, after = old.launches[at_old], new.launches[at_new]
-    other = _is_reconfigured(old, new, at_old, at_new)
-    many = 1 + int(max(old.launches.max(), new.launches.max()))
-    codes = ((old.keys[at_old] * many + before) * many + after) * 2 + other
-    _, first, groups, counts = np.unique(
-        codes, return_index=True, return_inverse=True, return_counts=True
-    )
-    sums = (np.bincount(groups, us) for us in (old.us[at_old], new.us[at_new]))
-    columns = (first, counts, *sums, other[first])
-    found = []
-    for one, times, earlier, later, another in zip(*(c.tolist() for c in columns), strict=True):
-        if kind := _kind(earlier, later, noticed, another=another):
-            a, b = old.kernels[rows[one]], new.kernels[others[one]]
-            change = KernelChange(kind, side_of(a, earlier), side_of(b, later), times)
-            found.append((abs(later - earlier), change))
-    return [change for _, change in sorted(found, key=lambda one: -one[0])]
-
-
-def _is_reconfigured(
-    old: Numbered, new: Numbered, rows: Numbers, others: Numbers
-) -> NDArray[np.bool_]:
-    """Whether kernels are launched otherwise, or spill otherwise, where both sides tell."""
-    if not len(rows):
-        return np.zeros(0, bool)
-    before, after = old.launches[rows], new.launches[others]
-    many = 1 + int(after.max())
-    _, first, groups = np.unique(before * many + after, return_index=True, return_inverse=True)
-    at = zip(rows[first].tolist(), others[first].tolist(), strict=True)
-    launches = [(Keys.launch_of(old.kernels[i]), Keys.launch_of(new.kernels[j])) for i, j in at]
-    different = [
-        any(x != y for x, y in zip(*two, strict=True) if None not in (x, y)) for two in launches
-    ]
-    spilled: NDArray[np.bool_] = np.abs(old.spills[rows] - new.spills[others]) > 0
-    return np.array(different)[groups] | spilled
 
 
 def _kind(

@@ -186,7 +186,8 @@ def _align(old: Sequence[int], new: Sequence[int], agree: int) -> list[Block]:
     blocks: list[Block] = []
     i = j = 0
     while i < len(old) and j < len(new):
-        if size := _agreeing(a, b, i, j):
+        if a[i] == b[j]:
+            size = _agreeing(a, b, i, j)
             blocks.append(Block(i, j, min(size, len(old) - i, len(new) - j)))
             i, j = i + size, j + size
             continue
@@ -205,19 +206,16 @@ def _align(old: Sequence[int], new: Sequence[int], agree: int) -> list[Block]:
 
 def _agreeing(a: Sequence[int], b: Sequence[int], i: int, j: int) -> int:
     """How many agree from here on."""
-    start, step = i, _STRIDE
     most = min(len(a) - i, len(b) - j)
-    end = i + most
-    while i < end and a[i : i + step] == b[j : j + step]:
-        i, j = i + step, j + step
+    size, step = 0, _STRIDE
+    while size < most and a[i + size : i + size + step] == b[j + size : j + size + step]:
+        size += step
         step = min(2 * step, _LONGEST_STRIDE)
-    while step > _STRIDE:
+    while step > 1:
         step //= 2
-        if a[i : i + step] == b[j : j + step]:
-            i, j = i + step, j + step
-    while i < end and a[i] == b[j]:
-        i, j = i + 1, j + 1
-    return min(i - start, most)
+        if a[i + size : i + size + step] == b[j + size : j + size + step]:
+            size += step
+    return min(size, most)
 
 
 def _least_skip(
@@ -361,16 +359,10 @@ _WORK_OF_FOLDING = 2_000_000
 
 
 def period_of(sequence: Sequence[object]) -> int:
-    """The length of the shortest part that the whole is repeats of (Knuth, Morris and Pratt)."""
-    border = [0] * len(sequence)
-    k = 0
-    for i in range(1, len(sequence)):
-        while k and sequence[i] != sequence[k]:
-            k = border[k - 1]
-        k += sequence[i] == sequence[k]
-        border[i] = k
-    period = len(sequence) - border[-1]
-    return period if len(sequence) % period == 0 else len(sequence)
+    """The length of the shortest part that the whole is repeats of."""
+    whole, last = len(sequence), sequence[-1]
+    sizes = (n for n in range(1, whole + 1) if whole % n == 0 and sequence[n - 1] == last)
+    return next(n for n in sizes if sequence[n:] == sequence[:-n])
 
 
 def one_repeat(kernels: Sequence[Kernel]) -> tuple[tuple[Kernel, ...], int]:
