@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _PREFIXES = {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -162,6 +165,20 @@ def printable(text: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
+
+
+def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str]:
+    """The first texts, and how many more there are, if any."""
+    left = len(texts) - most
+    return [*texts[:most], *([more.format(left)] if left > 0 else [])]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by what they have in common, wherever they stand; in the order of the first of each."""
+    found: dict[Key, list[Item]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 def name_of(called: object) -> str:

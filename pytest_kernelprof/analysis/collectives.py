@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
-from pytest_kernelprof.records.profile import Collective, Metric, Profile
-from pytest_kernelprof.trace.columns import NO_ID, Announced, Ints
+from pytest_kernelprof.records.profile import Announced, Collective, Metric, Profile
+from pytest_kernelprof.trace.columns import NO_ID, Ints
 from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
@@ -67,7 +68,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
         Collective(
             kernel=place,
             rounds_us=tuple(us),
-            **said._replace(operation=said.operation or operation_of(name))._asdict(),
+            **asdict(said) | {"operation": said.operation or operation_of(name)},
         )
         for place, name, said, us in zip(*rows_of_each, took.T.tolist(), strict=True)
     )
@@ -123,9 +124,8 @@ def _announced(reading: Reading, rows: Ints) -> Sequence[Announced]:
 def _comm_bytes(reading: Reading, rounds: Sequence[Ints]) -> Metric:
     """What the ranks exchange, as far as it is said of each kernel."""
     sizes = [[one.bytes for one in _announced(reading, rows)] for rows in rounds]
-    are_unsaid = [np.array([size is None for size in of_round], np.bool_) for of_round in sizes]
-    unsaid = np.concatenate([rows[one] for rows, one in zip(rounds, are_unsaid, strict=True)])
-    if len(unsaid):
+    every = zip(np.concatenate(rounds).tolist(), chain.from_iterable(sizes), strict=True)
+    if unsaid := [row for row, size in every if size is None]:
         names = (name.partition("(")[0] for name in reading.trace.activities.name[unsaid].tolist())
         return absent(
             "comm_bytes", f"not available: the trace does not say how much {tally(names)} exchange"

@@ -33,10 +33,8 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
         values = tuple(int(value) for value in rounds)
         return replace(found, rounds=values, value=max(values, default=0))
     times = tuple(float(value) for value in rounds)
-    value, interval = statistics.median(times), median_interval(times)
-    if interval is None:
-        return replace(found, rounds=times, value=value)
-    _, low, high, block = interval
+    interval = median_interval(times) or (statistics.median(times), None, None, 1)
+    value, low, high, block = interval
     return replace(found, rounds=times, value=value, low=low, high=high, block=block)
 
 

@@ -18,6 +18,7 @@ from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.records.recording import Roofline, Work
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Input, Trace
 from pytest_kernelprof.trace.correlation import Reading, ancestors
+from pytest_kernelprof.units import first_of
 
 Inputs = Sequence[Input]
 
@@ -410,8 +411,8 @@ def work_of(reading: Reading, number: int, gpu: str) -> dict[Rated, Work]:
 
 def _first(runs: Iterable[Kernel]) -> tuple[str, ...]:
     """What they are launched by, or else are: the first three."""
-    names = tuple(dict.fromkeys((*one.operators, one.short_name)[0] for one in runs))
-    return (*names[:3], *([f"{len(names) - 3} more"] if names[3:] else []))
+    names = dict.fromkeys((*one.operators, one.short_name)[0] for one in runs)
+    return tuple(first_of([*names], 3))
 
 
 def _amount_of_row(trace: Trace, row: int) -> Amount | None:

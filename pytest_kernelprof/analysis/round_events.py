@@ -14,7 +14,7 @@ from pytest_kernelprof.records import profile
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names
-from pytest_kernelprof.trace.correlation import ancestors, around, linked_waits, within
+from pytest_kernelprof.trace.correlation import around, linked_waits, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -282,13 +282,12 @@ def silent_regions(reading: Reading) -> int:
     ops, parent = reading.trace.operators, reading.parent
     inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
     called = ops.name.matching(vocabulary.COMPILED_REGION) & inside
-    regions = set(called.nonzero()[0].tolist())
-    if not regions:
+    if not called.any():
         return 0
-    outermost = {i for i in regions if regions.isdisjoint(list(ancestors(parent, i))[1:])}
     computes, _ = _computing(reading)
-    telling = (computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)).nonzero()[0].tolist()
-    return len(outermost.difference(*(ancestors(parent, i) for i in telling)))
+    telling = computes | ops.name.matching(vocabulary.INDUCTOR_GRAPH)
+    silent = called & ~within(parent, called) & ~telling & ~around(parent, telling)
+    return int(silent.sum())
 
 
 def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[profile.Kernel, ...]:
@@ -326,7 +325,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
                 continue
             seen.add(operator)
         insort(waits[of_round[call]], call)
-    unlinked = _is_host_wait(trace) & ~linked_waits(trace, _is_host_wait(trace))[1]
+    _, unlinked = linked_waits(trace)
     for at in reading.layout.round_at(trace.waits.start[unlinked]):
         if at != NO_ID:
             waits[at].append(NO_ID)
@@ -342,7 +341,7 @@ def waiting_calls(reading: Reading) -> Bools:
     """
     trace = reading.trace
     calls = trace.calls
-    waits = linked_waits(trace, _is_host_wait(trace))[0]
+    waits, _ = linked_waits(trace)
     waits |= calls.name.matching(vocabulary.WAIT_CALL)
     waits &= ~calls.name.matching(vocabulary.POLLING)
     to_pageable = trace.activities.name.matching(vocabulary.TO_PAGEABLE)
@@ -371,10 +370,6 @@ def _paused_calls(trace: Trace) -> Bools:
         first, last = np.searchsorted(calls.start, (begun[thread], until))
         paused[first:last] |= calls.thread[first:last] == thread
     return paused
-
-
-def _is_host_wait(trace: Trace) -> Bools:
-    return np.logical_not(trace.waits.name.matching(vocabulary.NOT_A_HOST_WAIT))
 
 
 _DEEPEST = 200

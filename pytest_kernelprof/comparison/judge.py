@@ -76,11 +76,9 @@ def known(found: Iterable[Difference]) -> tuple[Difference, ...]:
 def forbidding(found: Iterable[Difference], spec: MetricSpec) -> tuple[str, ...]:
     """The differences for which a metric says nothing of the code, in words: another device or
     library for all, another power limit for times, another Python for times and compilations."""
-    return tuple(one.words for one in found if one.what not in _OF_TIMES or _is_moved(one, spec))
-
-
-def _is_moved(one: Difference, spec: MetricSpec) -> bool:
-    return spec.kind == "timed" or (one.what == "python" and "compiler" in spec.sources)
+    allowed = set(_OF_TIMES) if spec.kind != "timed" else set()
+    allowed -= {"python"} if "compiler" in spec.sources else set()
+    return tuple(one.words for one in found if one.what not in allowed)
 
 
 def why_uncompared(baseline: Profile, current: Profile) -> str:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.comparison.kernel_pairing import Block, Keys, Pairing, align, period_of, stem
 from pytest_kernelprof.records.comparison import KernelChange, KernelDiff, KernelSide
+from pytest_kernelprof.units import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -217,13 +218,7 @@ class Sides:
             ordered: whether the order of kernels says anything. If not, they are sets that count.
         """
         gaps = self._aligned() if ordered else [(_by_key(self.old), _by_key(self.new))]
-        alike: dict[Signature, list[Gap]] = {}
-        for gap in self._without_moved(gaps):
-            signature = (
-                tuple([self.old.numbers[i] for i in gap[0]]),
-                tuple([self.new.numbers[j] for j in gap[1]]),
-            )
-            alike.setdefault(signature, []).append(gap)
+        alike = grouped(self._without_moved(gaps), self._signature)
         hunks: dict[Marks, tuple[int, list[_Repeat]]] = {}
         for signature, several in alike.items():
             changes = self._changes(signature, several)
@@ -240,6 +235,10 @@ class Sides:
                 change = self._change(repeats, number, ordered=ordered)
                 found.append(replace(change, hunk=hunk, at=at))
         return found, sum(map(len, hunks))
+
+    def _signature(self, gap: Gap) -> Signature:
+        old, new = self.old.numbers, self.new.numbers
+        return tuple([old[i] for i in gap[0]]), tuple([new[j] for j in gap[1]])
 
     def _change(self, repeats: Sequence[_Repeat], number: int, *, ordered: bool) -> KernelChange:
         """A change with all that repeat it."""
@@ -271,9 +270,7 @@ class Sides:
         Args:
             rows: of each the row on both sides.
         """
-        alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for i, j in rows:
-            alike.setdefault((self.old.numbers[i], self.new.numbers[j]), []).append((i, j))
+        alike = grouped(rows, lambda row: (self.old.numbers[row[0]], self.new.numbers[row[1]]))
         return [
             KernelChange(
                 kind,

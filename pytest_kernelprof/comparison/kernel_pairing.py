@@ -66,12 +66,10 @@ class Numbered:
         the step that was begun last.
         """
         inside = np.flatnonzero(self.steps)
-        if not len(inside):
-            return self, 0
         begins = inside[np.flatnonzero(np.diff(self.steps[inside], prepend=0))]
-        ends = [*begins[1:], len(self.keys)]
         if len(begins) < 2:
             return self, len(begins)
+        ends = [*begins[1:], len(self.keys)]
         sequences = [part.tobytes() for part in np.split(self.keys, begins)[1:]]
         most = sequences.index(Counter(sequences).most_common(1)[0][0])
         rows = slice(int(begins[most]), int(ends[most]))

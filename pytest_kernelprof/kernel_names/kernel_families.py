@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from pytest_kernelprof.units import printable
+from pytest_kernelprof.units import first_of, printable
 
 LONGEST = 20_000
 """So many characters of a name are read: the longest that libraries have are a quarter of that."""
@@ -303,8 +303,7 @@ def _inductor(parts: Parts) -> str | None:
     operators = _split(unnumbered.removesuffix("_") if unnumbered != found[2] else unnumbered)
     if not operators:
         return found[1]
-    more = [f"+{len(operators) - _MOST}"] if len(operators) > _MOST else []
-    return f"{found[1]} [{', '.join(operators[:_MOST] + more)}]"
+    return f"{found[1]} [{', '.join(first_of(operators, _MOST, '+{}'))}]"
 
 
 def _split(joined: str) -> list[str]:

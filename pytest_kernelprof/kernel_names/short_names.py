@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_kernelprof.kernel_names import kernel_families
-from pytest_kernelprof.units import printable
+from pytest_kernelprof.units import grouped, printable
 
 _LONGEST_UNKNOWN, _LONGEST = 64, 128
 _ENDS = ("_kernel", "_grid_stride")
@@ -173,10 +173,7 @@ def _digest(text: str) -> str:
 
 
 def _alike(told: Mapping[str, str]) -> list[list[str]]:
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for name, short in told.items():
-        groups[short].append(name)
-    return [names for names in groups.values() if len(names) > 1]
+    return [names for names in grouped(told, told.__getitem__).values() if len(names) > 1]
 
 
 def _add_difference(told: dict[str, str], evidence: Mapping[str, Sequence[str]]) -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -99,7 +99,7 @@ MODULES = {"triton.runtime.autotuner": TRITON, "torch._inductor.runtime.benchmar
 
 
 class Autotuning:
-    """Watches the known autotuners during one session.
+    """Pauses one session while a known autotuner benches.
 
     Attributes:
         benched: who benched, each once.
@@ -114,37 +114,24 @@ class Autotuning:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Wrap their methods until the block ends, also those of a module that is imported
-        meanwhile: the first compilation of a process imports Inductor.
+        """Pause for those whose runs are counted, until the block ends.
 
         Raises:
             IncompleteProfile: at the end, when the session could not go on after a pause.
         """
-        with contextlib.ExitStack() as undoing:
-            wrap = functools.partial(self._wrap, undoing)
-            for module in loaded(MODULES):
-                wrap(module)
-            finder = Importing(MODULES, wrap)
-            sys.meta_path.insert(0, finder)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(ValueError):  # the block has put its own in place of all
-                    sys.meta_path.remove(finder)
+        _pausing.append(self)
+        try:
+            yield
+        finally:
+            _pausing.remove(self)
         if self._lost:
             raise IncompleteProfile(
                 "collection was paused while an autotuner benched, and the profiler could not "
                 "continue: run the code once before it is measured"
             )
 
-    def _wrap(self, undoing: contextlib.ExitStack, module: ModuleType) -> None:
-        for owner, name in benching_methods(module):
-            method = owner.__dict__[name]
-            undoing.callback(setattr, owner, name, method)
-            setattr(owner, name, self._benching(MODULES[module.__name__])(method))
-
     @contextlib.contextmanager
-    def _benching(self, who: str) -> Iterator[None]:
+    def benching(self, who: str) -> Iterator[None]:
         """Pause during a call: the outermost of nested ones, of one thread at a time."""
         with self._lock:
             self.benched = tuple(dict.fromkeys((*self.benched, who)))
@@ -208,6 +195,7 @@ def listen(owner: Any, name: str, called: Callable[..., Any]) -> bool | None:
     return True
 
 
+_pausing: list[Autotuning] = []
 _runs: list[str] = []
 _uncounted: set[str] = set()
 _benching_here = threading.local()
@@ -220,7 +208,7 @@ def runs() -> tuple[str, ...] | None:
 
 
 def count_runs(module: ModuleType) -> bool:
-    """Count the runs of a known module's autotuner from now on.
+    """Count the runs of a known module's autotuner from now on, and pause for them what is watched.
 
     Of Triton's, all configurations that are benched for one key are one run; of Inductor's
     benchmarker, each candidate. A result that is read from the disk is none.
@@ -228,24 +216,23 @@ def count_runs(module: ModuleType) -> bool:
     Returns:
         Whether they were not counted before.
     """
-    counted = functools.partial(_bench_counted, MODULES[module.__name__])
-    found = [listen(owner, name, counted) for owner, name in benching_methods(module)]
+    bench = functools.partial(_bench, MODULES[module.__name__])
+    found = [listen(owner, name, bench) for owner, name in benching_methods(module)]
     _uncounted.update(() if found else [module.__name__])
     return any(found)
 
 
-def _bench_counted(
-    who: str, bench: Callable[..., Any], tuner: Any, /, *args: Any, **kwargs: Any
-) -> Any:
+def _bench(who: str, bench: Callable[..., Any], tuner: Any, /, *args: Any, **kwargs: Any) -> Any:
     depth = vars(_benching_here).setdefault("depth", [])  # one method calls another
     if not depth and (who != TRITON or _begins_run(tuner, kwargs.get("config"))):
         tuned = getattr(getattr(tuner, "base_fn", None), "__name__", "")
         _runs.append(f"{tuned} by {who}" if tuned else who)
     depth.append(bench)
-    try:
+    with contextlib.ExitStack() as benching:
+        benching.callback(depth.pop)
+        for one in tuple(_pausing):
+            benching.enter_context(one.benching(who))
         return bench(tuner, *args, **kwargs)
-    finally:
-        depth.pop()
 
 
 def _begins_run(tuner: Any, config: Any) -> bool:
@@ -259,11 +246,14 @@ def _begins_run(tuner: Any, config: Any) -> bool:
 
 
 class Importing:
-    """A finder of modules that tells when a known one has been imported, and finds as ever."""
+    """A finder of modules that tells when a known one has been imported, and finds as ever.
 
-    def __init__(self, known: Collection[str], imported: Callable[[ModuleType], object]) -> None:
+    Args:
+        known: by the name of a module what it is told to.
+    """
+
+    def __init__(self, known: Mapping[str, Callable[[ModuleType], object]]) -> None:
         self._known = known
-        self._imported = imported
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -272,7 +262,7 @@ class Importing:
         if name not in self._known:
             return None
         finders = list(sys.meta_path)
-        # Those before this one have been asked; another one of ours may be among the others.
+        # Those before this one have been asked.
         others = finders[finders.index(self) + 1 :] if self in finders else []
         found = (one.find_spec(name, path, target) for one in others if hasattr(one, "find_spec"))
         spec = next(filter(None, found), None)
@@ -281,7 +271,7 @@ class Importing:
 
             def execute_and_tell(module: ModuleType) -> None:
                 execute(module)
-                self._imported(module)
+                self._known[name](module)
 
             spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
         return spec

@@ -356,7 +356,7 @@ _WATCHED: dict[str, Callable[[ModuleType], bool]] = {
     **dict.fromkeys(autotuning.MODULES, autotuning.count_runs),
     **dict.fromkeys(PLACES, watch_loading),
 }
-_importing = autotuning.Importing(_WATCHED, lambda module: _WATCHED[module.__name__](module))
+_importing = autotuning.Importing(_WATCHED)
 
 
 _CALLED = re.compile(r"## Call CompiledFxGraph (\S+) ##")
@@ -418,8 +418,10 @@ def code_of_graphs(operators: Iterable[str], annotations: Iterable[str]) -> Comp
     torch marks a graph's call by an operator or by an annotation, depending on its version. So may
     a user: an annotation that names no graph is one of the user.
     """
-    called = {match[1] for name in operators if (match := _CALLED.fullmatch(name))}
-    claimed = {match[1] for name in annotations if (match := _CALLED.fullmatch(name))}
+    called, claimed = (
+        {match[1] for match in map(_CALLED.fullmatch, names) if match}
+        for names in (operators, annotations)
+    )
     found: list[CompiledCode] = []
     for key in sorted(called | claimed):
         codes = [code_of_source(graph.source_code) for graph in _graphs(key)]

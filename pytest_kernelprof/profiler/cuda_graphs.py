@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_kernelprof.gpu.inventory import cuda_driver, load_torch
+from pytest_kernelprof.profiler.autotuning import listen
 from pytest_kernelprof.records.recording import GraphNodes
 
 _CAPTURING = 1
@@ -31,19 +32,27 @@ def watch_captures() -> None:
     """Look at every graph that torch captures and replays from now on; nothing where torch is not
     loaded."""
     torch = sys.modules.get("torch")
-    graph_type = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
-    if graph_type is None or hasattr(graph_type.capture_end, "kernelprof"):
-        return
-    end, raw = graph_type.capture_end, getattr(graph_type, "raw_cuda_graph", None)
-    replay = graph_type.replay
+    graph_type: Any = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
+    if listen(graph_type, "capture_end", _look_and_end):
+        listen(graph_type, "raw_cuda_graph", _hand_out)
+        graph_type.replay = _counted(graph_type.replay)
 
-    @functools.wraps(end)
-    def look_and_end(graph: Any) -> None:
-        nodes = None
-        with contextlib.suppress(Exception):  # whatever it is, the capture is the user's
-            nodes = _nodes_of_capture()
-        end(graph)
-        _note(graph, nodes)
+
+def _look_and_end(end: Callable[..., Any], graph: Any) -> None:
+    nodes = None
+    with contextlib.suppress(Exception):  # whatever it is, the capture is the user's
+        nodes = _nodes_of_capture()
+    end(graph)
+    _note(graph, nodes)
+
+
+def _hand_out(raw: Callable[..., Any], graph: Any) -> Any:
+    _note(graph, None)  # who holds it may change it before it is instantiated
+    return raw(graph)
+
+
+def _counted(replay: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, with each call noted: by one function alone, as replays are timed."""
 
     @functools.wraps(replay)
     def count_and_replay(graph: Any) -> None:
@@ -51,17 +60,7 @@ def watch_captures() -> None:
             counting.seen.append(_nodes_of.get(graph))
         replay(graph)
 
-    look_and_end.kernelprof = True  # type: ignore[attr-defined]
-    graph_type.capture_end = look_and_end
-    graph_type.replay = count_and_replay
-    if raw is not None:
-
-        @functools.wraps(raw)
-        def hand_out(graph: Any) -> Any:
-            _note(graph, None)  # who holds it may change it before it is instantiated
-            return raw(graph)
-
-        graph_type.raw_cuda_graph = hand_out
+    return count_and_replay
 
 
 class Replays:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_kernelprof.gpu.inventory import bound, load_torch, without_modes
+from pytest_kernelprof.units import first_of
 
 _DEEPEST = 4
 _MOST_LINES = 100
@@ -291,8 +292,7 @@ class Watched(NamedTuple):
                 for form, path, tensor, before in self.tensors
                 if (now := tensor()) is not None and version(now) != before
             ]
-        more = len(found) - _MOST_NAMED
-        return (*found[:_MOST_NAMED], *([f"{more} more"] if more > 0 else []))
+        return tuple(first_of(found, _MOST_NAMED))
 
 
 def watch(

@@ -23,6 +23,7 @@ from pytest_kernelprof.gpu.inventory import Device
 from pytest_kernelprof.gpu.nvml import Unknown, gpu_of
 from pytest_kernelprof.records.recording import ChildProcesses
 from pytest_kernelprof.system import Real, now_ns, sleep
+from pytest_kernelprof.units import first_of
 
 _PATIENCE_NS = 250_000_000
 _AT_MOST = 4
@@ -377,12 +378,10 @@ class Children:
             if BaseProcess.start is start_and_tell:
                 BaseProcess.start = start  # type: ignore[method-assign]
             at_work = list(dict.fromkeys((*self._living(before, begun_ns), *self._gone())))
-            left = len(at_work) - _MOST_NAMED
-            more = [f"and {left} more"] if left > 0 else []
             seconds = _seconds_of_ended() - ended_s
             is_known = bool(at_work or started)
             self.seen = ChildProcesses(
-                at_work=(*at_work[:_MOST_NAMED], *more),
+                at_work=tuple(first_of(at_work, _MOST_NAMED, "and {} more")),
                 ended_s=seconds if seconds > _SHORT_S and not is_known else 0.0,
             )
 

@@ -6,13 +6,13 @@ In the file each name stands once, and a kernel is a short row. ``pack`` makes t
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
 
+from pytest_kernelprof import units
 from pytest_kernelprof.records import profile as records
 from pytest_kernelprof.records.comparison import Paired, RunComparison, SnapshotReport, Source
 from pytest_kernelprof.records.metrics import METRICS, Kind, Unit
@@ -357,10 +357,10 @@ def _work(profile: records.Profile) -> tuple[object, ...]:
 
 def grouped(kernels: Sequence[records.Kernel]) -> Iterable[records.KernelGroup]:
     """Kernels by name, in the order of the first of each."""
-    durations: dict[str, list[float]] = defaultdict(list)
-    for kernel in kernels:
-        durations[kernel.name].append(kernel.duration_us)
-    return (records.KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
+    return (
+        records.KernelGroup(name, len(alike), sum(one.duration_us for one in alike))
+        for name, alike in units.grouped(kernels, lambda kernel: kernel.name).items()
+    )
 
 
 # The fields that records and their rows have alike.

@@ -48,6 +48,10 @@ def _counts(*names: str, unit: Unit = "count") -> list[MetricSpec]:
     return [MetricSpec(name, "exact", unit, ("profiled",), judged=True) for name in names]
 
 
+def _profiled(kind: Kind, *names: str) -> list[MetricSpec]:
+    return [MetricSpec(name, kind, "us", ("profiled",)) for name in names]
+
+
 def _directed(name: str, unit: Unit = "count") -> list[MetricSpec]:
     return _counts(name, *(f"{name}_{direction}" for direction in DIRECTIONS), unit=unit)
 
@@ -58,18 +62,14 @@ _TABLE = (
     MetricSpec("memsets", "exact", "count", ("profiled",)),
     *_counts("syncs"),
     MetricSpec("would_wait", "exact", "count", ("profiled",), ("cpu",), judged=True),
-    MetricSpec("cuda_time", "timed", "us", ("profiled",)),
+    *_profiled("timed", "cuda_time"),
     *_directed("memcpys"),
     *_directed("memcpy_bytes", "bytes"),
     *_counts("memcpys_pageable"),
-    MetricSpec("gpu_busy", "timed", "us", ("profiled",)),
-    MetricSpec("comm_time", "timed", "us", ("profiled",)),
-    MetricSpec("exposed_comm_time", "timed", "us", ("profiled",)),
-    MetricSpec("comm_transfer", "shown", "us", ("profiled",)),
-    MetricSpec("comm_wait", "shown", "us", ("profiled",)),
+    *_profiled("timed", "gpu_busy", "comm_time", "exposed_comm_time"),
+    *_profiled("shown", "comm_transfer", "comm_wait"),
     *_counts("comm_bytes", unit="bytes"),
-    MetricSpec("gpu_span", "shown", "us", ("profiled",)),
-    MetricSpec("gpu_idle", "shown", "us", ("profiled",)),
+    *_profiled("shown", "gpu_span", "gpu_idle"),
     MetricSpec("dispatch_time", "timed", "us", ("unprofiled",), devices=_BOTH),
     MetricSpec("latency", "timed", "us", ("unprofiled",), devices=_BOTH),
     MetricSpec("launch_overhead", "timed", "us", ("profiled", "unprofiled")),

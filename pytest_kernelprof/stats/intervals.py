@@ -21,6 +21,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pytest_kernelprof.records.comparison import SIDES, Paired, PairedChange, Side, TimedPair
+from pytest_kernelprof.units import grouped
 
 Run = Mapping[str, Mapping[str, Sequence[float]]]
 """One process: workload -> metric -> microseconds of each round."""
@@ -223,8 +224,7 @@ def _upper_half(values: Sequence[float]) -> float:
 def margins(found: Sequence[Spread]) -> list[Margin]:
     """Return the margin of each metric that suffices for all workloads; none for one process."""
     result = []
-    for metric in dict.fromkeys(spread.metric for spread in found):
-        of_metric = [spread for spread in found if spread.metric == metric]
+    for metric, of_metric in grouped(found, lambda spread: spread.metric).items():
         fractions = [spread.margin for spread in of_metric if spread.margin is not None]
         us = [spread.margin_us for spread in of_metric if spread.margin_us is not None]
         if metric in _IN_MICROSECONDS and us:

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from pytest_kernelprof.records.comparison import KernelSide, Paired
 from pytest_kernelprof.records.metrics import OF_WORST_KERNEL
 from pytest_kernelprof.records.profile import Cause, Place, Profile, Verdict
 from pytest_kernelprof.records.recording import Conditions, Environment
 from pytest_kernelprof.units import TimeUnit, format_bytes, format_rate, format_time, time_unit
+from pytest_kernelprof.units import first_of as first_of
+from pytest_kernelprof.units import grouped as grouped
 
-Item = TypeVar("Item")
-Key = TypeVar("Key")
 OFTEN = "launched most often"
 SLOWER, ONLY, WORSE, SURE = "slower: ", "only rank ", "worse than ", "99 % CI "
 """Before a kernel that takes longer than in a baseline, before a rank with kernels that no other
@@ -301,23 +300,9 @@ def configuration(old: KernelSide, new: KernelSide) -> str:
     return ", ".join(f"{it} {' -> '.join(two)}" for it, two in pairs.items() if len({*two}) == 2)
 
 
-def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str]:
-    """The first texts, and how many more there are, if any."""
-    left = len(texts) - most
-    return [*texts[:most], *([more.format(left)] if left > 0 else [])]
-
-
 def more_exceeded(limits: int) -> str:
     """`` (+1 more limit exceeded)``; empty for none."""
     return f" (+{count(limits, 'more limit')} exceeded)" if limits > 0 else ""
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by what they have in common, wherever they stand; in the order of the first of each."""
-    found: dict[Key, list[Item]] = {}
-    for one in items:
-        found.setdefault(key(one), []).append(one)
-    return found
 
 
 def count(number: int, one: str, several: str = "") -> str:

@@ -13,6 +13,7 @@ from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records.recording import OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
+from pytest_kernelprof.units import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -475,17 +476,18 @@ def _waits_of(trace: Trace, activities: Bools) -> Bools:
     return among(waited_for, devices[activities]) | ~among(waited_for, devices)
 
 
-def linked_waits(trace: Trace, of: Bools) -> tuple[Bools, Bools]:
-    """Which calls have one of these waits, and which waits have a call: by correlation id, which
-    each process counts by itself."""
+def linked_waits(trace: Trace) -> tuple[Bools, Bools]:
+    """Which calls have a record of the host waiting, and which such records have no call: by
+    correlation id, which each process counts by itself."""
     calls, waits = trace.calls, trace.waits
     process, owners = trace.process_of_thread[calls.thread], processes_of_activities(trace)
+    of_host = ~waits.name.matching(vocabulary.NOT_A_HOST_WAIT)
     waiting, called = np.zeros(len(calls), np.bool_), np.zeros(len(waits), np.bool_)
     for one in np.unique(process):
         own, for_own = process == one, _waits_of(trace, owners == one)
-        waiting |= own & among(calls.correlation, waits.correlation[of & for_own])
+        waiting |= own & among(calls.correlation, waits.correlation[of_host & for_own])
         called |= for_own & among(waits.correlation, calls.correlation[own])
-    return waiting & (calls.correlation != NO_ID), called
+    return waiting & (calls.correlation != NO_ID), of_host & ~called
 
 
 _STEP = re.compile(r"^ProfilerStep#(\d{1,9})$")
@@ -570,8 +572,7 @@ def _chosen(
         return found[0]
     each = zip(known, sizes() if known else (), strict=True)
     there = [f"{what} {one} with {n} kernel{'s'[: n != 1]}" for one, n in each]
-    more = [f"and {len(there) - _MOST_LISTED} more"] * (len(there) > _MOST_LISTED)
-    listed = ", ".join([*there[:_MOST_LISTED], *more]) or f"no {what}"
+    listed = ", ".join(first_of(there, _MOST_LISTED, "and {} more")) or f"no {what}"
     wrong = f"{what}={choice!r} is {'there twice' if found else 'not there'}: "
     told = f"{'' if choice is None else wrong}the trace has {listed}"
     raise TraceError(f"{trace.source}: {told}. Choose one with {what}=N ({_PAGE})")
@@ -652,9 +653,14 @@ def missed_lookups(reading: Reading) -> int:
     looks = ops.name.are(vocabulary.LOOKUP) & (reading.round_of_operator != NO_ID)
     if not looks.any():
         return 0
-    by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
-    threads = np.split(by_thread, np.diff(ops.thread[by_thread]).nonzero()[0] + 1)
+    threads = rows_of_threads(ops.thread)
     return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
+
+
+def rows_of_threads(thread: Ints) -> list[Ints]:
+    """The rows of each thread that some have, in their order, which is that of time."""
+    by_thread = np.argsort(thread, kind="stable")
+    return np.split(by_thread, np.diff(thread[by_thread]).nonzero()[0] + 1)
 
 
 def compiled_regions(reading: Reading) -> frozenset[str]:

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_kernelprof.records.profile import Announced
 from pytest_kernelprof.trace import vocabulary
-from pytest_kernelprof.trace.columns import NO_ID, Announced, Bools, Input, Ints, array, numbered
+from pytest_kernelprof.trace.columns import NO_ID, Bools, Different, Input, Ints, array, numbered
 
 NOT_THERE, _ZERO, _NO_TIME = map(msgspec.Raw, (b"", b"0", b"null"))
 TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")
@@ -425,17 +426,15 @@ def _ranks(value: Any) -> tuple[int, ...]:
     return tuple(map(int, found[1].split(","))) if found else ()
 
 
-class Inputs(dict["tuple[bytes, ...] | None", int]):
+class Inputs(Different["tuple[bytes, bytes, bytes, bytes] | None"]):
     """Numbers the different inputs of operators; 0 is of an operator without any."""
 
     def __init__(self) -> None:
         super().__init__({None: 0})
-        self.known: list[tuple[Input, ...] | None] = [None]
 
-    def __missing__(self, key: tuple[bytes, ...]) -> int:
-        self.known.append(_inputs(*key))
-        number = self[key] = len(self)
-        return number
+    def known(self) -> list[tuple[Input, ...] | None]:
+        """The inputs of each number."""
+        return [key and _inputs(*key) for key in self]
 
     def columns(self, spans: Sequence[Any]) -> dict[str, Ints | Bools]:
         """Which operators of a chunk have inputs, and the numbers of these, read while its text is

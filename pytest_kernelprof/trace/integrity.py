@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from pytest_kernelprof.records.recording import GraphProof, Integrity, OwnNames
 from pytest_kernelprof.trace import vocabulary
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
-from pytest_kernelprof.trace.correlation import nearest
+from pytest_kernelprof.trace.correlation import nearest, rows_of_threads
+from pytest_kernelprof.units import first_of
 
 if TYPE_CHECKING:
     import re
@@ -55,7 +56,7 @@ def left_words(left: Sequence[str]) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    return ", ".join(first_of(names, _MOST_NAMED, "..."))
 
 
 def _late(reading: Reading) -> list[str]:
@@ -190,15 +191,12 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
     rows = ours.nonzero()[0]
     rows = rows[np.argsort(of_round[rows], kind="stable")]
     number, begins = of_round[rows], np.diff(of_round[rows], prepend=NO_ID).nonzero()[0]
-    if len(begins) < 2:
-        return []
     first, last = np.minimum.reduceat(acts.start[rows], begins), acts.end[rows]
     done = np.maximum.accumulate(np.maximum.reduceat(last, begins))
-    early = first[1:] < done[:-1]
-    if not early.any():
-        return []
-    named = ", ".join(str(one) for one in number[begins[1:][early]][:3].tolist())
-    return [f"work of a round runs before that of the round before it is done (round {named})"]
+    early = number[begins[1:][first[1:] < done[:-1]]]
+    named = ", ".join(map(str, early[:3].tolist()))
+    words = f"work of a round runs before that of the round before it is done (round {named})"
+    return [words] * bool(named)
 
 
 def _said(wrong: Bools, table: Spans, words: str, more: str = "") -> list[str]:
@@ -287,17 +285,10 @@ def _capturing(trace: Trace) -> Bools:
     begins = calls.name.matching(vocabulary.CAPTURE_BEGINS)
     ends = calls.name.matching(vocabulary.CAPTURE_ENDS)
     inside = np.zeros(len(calls), np.bool_)
-    if not begins.any():
-        return inside
-    order = np.argsort(calls.thread, kind="stable")  # of each thread in order of time
-    rows = np.arange(len(calls))
-    thread, begun, ended = calls.thread[order], begins[order], ends[order]
-    first = np.maximum.accumulate(np.where(np.diff(thread, prepend=-1) != 0, rows, 0))
-    last_begin = np.maximum.accumulate(np.where(begun, rows, -1))
-    last_end = np.maximum.accumulate(np.where(ended, rows, -1))
-    next_end = np.minimum.accumulate(np.where(ended, rows, len(rows))[::-1])[::-1]
-    closed = np.append(thread, -1)[next_end] == thread
-    inside[order] = (last_begin >= first) & (last_begin > last_end) & closed
+    for rows in rows_of_threads(calls.thread) if begins.any() else ():
+        last_begin = np.maximum.accumulate(np.where(begins[rows], rows, -1))
+        last_end = np.maximum.accumulate(np.where(ends[rows], rows, -1))
+        inside[rows] = (last_begin > last_end) & (rows < last_end[-1])
     return inside
 
 
@@ -431,9 +422,8 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
 def _check_rounds_of_replays(rounds: Ints, children: Ints) -> list[str]:
     """What to say of replays whose children differ from round to round."""
     of_rounds = np.split(children, np.diff(rounds).nonzero()[0] + 1)  # in order of time
-    if len(of_rounds) < _PROVING_REPLAYS:
-        return []
-    if all(np.array_equal(one, of_rounds[0]) for one in of_rounds):
+    are_alike = all(np.array_equal(one, of_rounds[0]) for one in of_rounds)
+    if are_alike or len(of_rounds) < _PROVING_REPLAYS:
         return []
     return [
         "graph replays have different numbers of activities from round to round "

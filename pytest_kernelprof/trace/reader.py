@@ -26,9 +26,10 @@ import numpy as np
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
+from pytest_kernelprof.records.profile import Announced
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace import columns, events
-from pytest_kernelprof.trace.columns import Announced, Flows, Ints, Trace, array
+from pytest_kernelprof.trace.columns import Flows, Ints, Trace, array
 from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Decoder, Event, InputsRead, Span
 from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
 from pytest_kernelprof.trace.vocabulary import back_end_of
@@ -371,7 +372,7 @@ class Builder:
         spans["annotation"] = spans["kind"].astype(np.bool_)
         spans["name"] = columns.Names(spans["name"], tuple(self._names))
         if "inputs" in spans:
-            spans["inputs"] = columns.Coded(spans["inputs"], self._inputs.known)
+            spans["inputs"] = columns.Coded(spans["inputs"], self._inputs.known())
         activities |= self._ways.columns(activities.pop("way"))
         announced = activities.pop("announced")
         if len(self._announced) > 1:

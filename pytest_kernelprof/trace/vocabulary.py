@@ -15,6 +15,7 @@ import numpy as np
 
 from pytest_kernelprof.records.recording import Origin
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, Trace
+from pytest_kernelprof.units import first_of
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
 _OLD_ACTIVITY_KINDS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
@@ -164,9 +165,7 @@ INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
 
 def tally(names: Iterable[str]) -> str:
     """The first names, each with how often it is there."""
-    counts = Counter(names)
-    shown = [f"{name} x{n}" for name, n in list(counts.items())[:3]]
-    return ", ".join(shown) + (", ..." if len(counts) > 3 else "")
+    return ", ".join(first_of([f"{name} x{n}" for name, n in Counter(names).items()], 3, "..."))
 
 
 def origin_of(trace: Trace) -> Origin:

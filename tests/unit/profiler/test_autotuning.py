@@ -37,6 +37,11 @@ class Session:
         return self._goes_on
 
 
+@pytest.fixture(autouse=True)
+def compilers_are_watched() -> None:
+    compiled_code.watch_compilers()
+
+
 def bench(call: Any) -> None:
     # By a tensor every version knows the device; 2.9 by nothing else.
     Benchmarker().benchmark(lambda _: call(), (X,), {}, warmup=0, rep=0)
@@ -99,10 +104,13 @@ def test_an_exception_of_what_is_benched_resumes_and_passes() -> None:
 
 
 def test_the_autotuners_are_theirs_again_afterwards() -> None:
+    session = Session()
     methods = [Benchmarker.benchmark, InductorBenchmarker.benchmark_gpu]
     finders = list(sys.meta_path)
-    with Autotuning(Session()).watched():
-        assert Benchmarker.benchmark is not methods[0]
+    with Autotuning(session).watched():
+        pass
+    bench(lambda: None)
+    assert not session.asked
     assert [Benchmarker.benchmark, InductorBenchmarker.benchmark_gpu] == methods
     assert sys.meta_path == finders
 
@@ -145,6 +153,7 @@ def test_an_autotuner_that_is_imported_meanwhile_is_known_too(
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(autotuning.MODULES, "late_autotuner", "a late autotuner")
+    monkeypatch.setitem(compiled_code._WATCHED, "late_autotuner", autotuning.count_runs)
     session = Session()
     found = Autotuning(session)
     with found.watched():
@@ -164,7 +173,6 @@ def test_a_block_in_which_an_autotuner_benched_is_cold() -> None:
 
 def test_runs_are_counted_once_for_all_their_configurations() -> None:
     triton = pytest.importorskip("triton")
-    compiled_code.compilations()  # watches what is loaded
     configs = [triton.Config({}, num_warps=warps) for warps in (1, 2)]
     tuned = triton.autotune(configs=configs, key=[], do_bench=lambda *_, **__: [1.0] * 3)(
         _jit(triton)
@@ -190,7 +198,6 @@ def test_runs_are_counted_once_for_all_their_configurations() -> None:
 
 
 def test_each_candidate_of_inductors_benchmarker_counts_once() -> None:
-    compiled_code.compilations()
     before = autotuning.runs() or ()
     bench(lambda: None)  # one method of it calls another
     bench(lambda: None)
