@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Operators, Spans, Trace
     from pytest_kernelprof.trace.correlation import Reading
-
-
-What = Literal["kernel", "copy", "wait"]
 
 
 def counted_rows(reading: Reading) -> list[Ints]:

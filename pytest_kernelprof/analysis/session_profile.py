@@ -27,11 +27,7 @@ from pytest_kernelprof.trace.integrity import check_integrity, names_no_kernels
 from pytest_kernelprof.trace.vocabulary import tally
 
 # What has a source line: the field of a profile, and what is compared of each.
-_PARTS: tuple[tuple[round_events.What, str, str], ...] = (
-    ("kernel", "kernels", "name"),
-    ("copy", "copies", "name"),
-    ("wait", "waits", "call"),
-)
+_PLACED = {"kernels": "name", "copies": "name", "waits": "call"}
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace: only kernel_profile(fn) measures it"
 _NOT_ASKED = "not available: this torch does not count compilations"
@@ -65,14 +61,15 @@ class SessionFacts:
 
     Attributes:
         profile: with the metrics of the profiled rounds alone.
-        operators: of each kernel, copy and wait its innermost operator in the trace, or ``NO_ID``.
+        operators: of each of its kernels, copies and waits, by the name of the field, the innermost
+            operator in the trace, or ``NO_ID``.
         activities: how many device activities there are, ours included.
         missed: how often a compiled function found nothing that fits; see ``missed_lookups``.
         regions: what the compiled frames that ran are called; see ``compiled_regions``.
     """
 
     profile: Profile
-    operators: Mapping[round_events.What, Sequence[int]]
+    operators: Mapping[str, Sequence[int]]
     activities: int
     missed: int
     regions: frozenset[str]
@@ -180,11 +177,11 @@ def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, 
         of_operator: the lines of the session's operators, by their rows.
     """
     placed: dict[str, Any] = {}
-    for what, field, name in _PARTS:
+    for field, name in _PLACED.items():
         items = getattr(profile, field)
         sessions = [getattr(one, name) for one in getattr(facts.profile, field)]
         if [getattr(one, name) for one in items] == sessions:
-            lines = (of_operator.get(operator) for operator in facts.operators.get(what, ()))
+            lines = (of_operator.get(operator) for operator in facts.operators.get(field, ()))
             placed[field] = tuple(
                 structs.replace(one, source=line) if line else one
                 for one, line in zip(items, lines, strict=True)
@@ -195,7 +192,7 @@ def with_lines(profile: Profile, facts: SessionFacts, of_operator: Mapping[int, 
 def with_same_lines(profile: Profile, other: Profile) -> Profile:
     """The same profile of one call, without the lines that it does not have after another one."""
     placed: dict[str, Any] = {}
-    for _, field, _ in _PARTS:
+    for field in _PLACED:
         both = zip(getattr(profile, field), getattr(other, field), strict=True)
         placed[field] = tuple(
             one if one.source == again.source else structs.replace(one, source="")
@@ -311,8 +308,8 @@ def _device_facts(reading: Reading) -> SessionFacts:
             collectives=collectives.collectives_of(reading, _fullest(metrics["kernels"])),
         ),
         {
-            "copy": round_events.operators_of_activities(reading, copies),
-            "wait": round_events.operators_of_calls(reading, waits),
+            "copies": round_events.operators_of_activities(reading, copies),
+            "waits": round_events.operators_of_calls(reading, waits),
         },
     )
 
@@ -339,7 +336,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             waits=tuple(Wait(one[0], one) for one in round_events.chains(reading, read.tolist())),
             gaps=Gaps((), metric_values.NOT_ON_THE_CPU),
         ),
-        {"wait": read.tolist()},
+        {"waits": read.tolist()},
     )
 
 
@@ -347,7 +344,7 @@ def _facts(
     reading: Reading,
     rows: Sequence[Ints],
     profile: Profile,
-    operators: Mapping[round_events.What, Sequence[int]],
+    operators: Mapping[str, Sequence[int]],
 ) -> SessionFacts:
     """What a session on a device and one on the CPU both have beside the ``profile`` so far.
 
@@ -368,7 +365,7 @@ def _facts(
         kernels=round_events.kernels_of(reading, rows[fullest]),
         variants=tuple(round_events.kernels_of(reading, rows[number]) for number in others),
     )
-    operators = {"kernel": of_kernels[fullest], **operators}
+    operators = {"kernels": of_kernels[fullest], **operators}
     missed, regions = missed_lookups(reading), compiled_regions(reading)
     return SessionFacts(profile, operators, len(trace.activities), missed, regions)
 

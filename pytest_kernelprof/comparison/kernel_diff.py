@@ -73,11 +73,11 @@ def diff_profiles(
         one_code: whether both sides run the same code: then one kernel in the place of another
             that has its operator and line is "renamed".
     """
-    sides, ordered, (old_steps, new_steps) = _sides_of(baseline, current, one_code=one_code)
+    sides, old_steps, new_steps = _sides_of(baseline, current, one_code=one_code)
     old_more, new_more = _beyond(baseline, old_steps), _beyond(current, new_steps)
     kinds = {baseline.environment.kind, current.environment.kind}
     return replace(
-        _diff(sides, ordered, (*_other_groups(old_more, new_more),), noticed),
+        _diff(sides, _other_groups(old_more, new_more), noticed),
         baseline_kernels=len(sides.old.keys) + sum(one.count for one in old_more.values()),
         current_kernels=len(sides.new.keys) + sum(one.count for one in new_more.values()),
         baseline_us=_duration(sides.old, old_more) if noticed else None,
@@ -94,10 +94,10 @@ def diff_sides(
     """The same of two lists of kernels whose names are comparable as they are; those that have
     moved are told, too, and those that need other resources, where both sides have them."""
     keys = Keys(comparable=str)
-    sides = Sides(keys.of(baseline), keys.of(current), keys)
-    found = _diff(sides, ordered)
+    sides = Sides(keys.of(baseline), keys.of(current), keys, ordered)
+    found = _diff(sides)
     needs = sides.elsewhere("reconfigured", sides.reconfigured())
-    moved = sides.elsewhere("moved", sides.moved() if ordered else [])
+    moved = sides.elsewhere("moved", sides.moved())
     changes = (*found.changes, *needs, *moved)
     left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
     return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
@@ -107,21 +107,20 @@ def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:
     """The kernels of both in launch order, by the rules of ``diff_profiles``: each beside the one
     that it is the same as; what is gone before what came. One that was moved stands where it is
     now."""
-    sides, ordered, _ = _sides_of(baseline, current)
-    sides.changes(ordered=ordered)
+    sides, *_ = _sides_of(baseline, current)
+    sides.changes()
     return tuple(_merged(sides, dict(zip(sides.same_new, sides.same_old, strict=True))))
 
 
 def _sides_of(
     baseline: Profile, current: Profile, *, one_code: bool = False
-) -> tuple[Sides, bool, tuple[int, int]]:
-    """Return the kernels of both, whether they have one order, and how many steps each has."""
+) -> tuple[Sides, int, int]:
+    """Return the kernels of both, and how many steps each has."""
     keys = Keys()
     old, old_steps = keys.of(baseline.kernels).one_step()
     new, new_steps = keys.of(current.kernels).one_step()
     ordered = not (baseline.variants or current.variants)
-    sides = Sides(old, new, keys, Pairing(by_line=one_code))
-    return sides, ordered, (old_steps, new_steps)
+    return Sides(old, new, keys, ordered, Pairing(by_line=one_code)), old_steps, new_steps
 
 
 def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Pair]:
@@ -147,12 +146,11 @@ def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Pair]:
 
 def _diff(
     sides: Sides,
-    ordered: bool,
-    more: tuple[KernelChange, ...] = (),
+    more: Iterable[KernelChange] = (),
     noticed: tuple[float, float] | None = None,
 ) -> KernelDiff:
     """Args: more: changes of kernels that are not among these."""
-    first, number = sides.changes(ordered=ordered)
+    first, number = sides.changes()
     changes = [*first, *more]
     if noticed is not None:
         changes += sides.retimed(noticed)
@@ -162,7 +160,7 @@ def _diff(
         current_kernels=len(sides.new.kernels),
         changes=tuple(changes[:MOST_CHANGES]),
         left_out=max(0, number - len(first) + len(changes) - MOST_CHANGES),
-        ordered=ordered,
+        ordered=sides.ordered,
     )
 
 
@@ -195,7 +193,9 @@ class Sides:
     """Two sequences of kernels while they are compared.
 
     Attributes:
-        old, new: the kernels. keys: what has numbered them. pairing: pairs those that differ.
+        old, new: the kernels. keys: what has numbered them.
+        ordered: whether the order of kernels says anything. If not, they are sets that count.
+        pairing: pairs those that differ.
         same_old, same_new: rows of kernels that both have, one beside the other.
         lines: of a kernel that may be another of its equals, the lines of all of them: by its row
             in the new ones, by ``~row`` in the old ones.
@@ -205,25 +205,22 @@ class Sides:
     old: Numbered
     new: Numbered
     keys: Keys
+    ordered: bool
     pairing: Pairing = field(default_factory=Pairing)
     same_old: Rows = field(default_factory=list)
     same_new: Rows = field(default_factory=list)
     lines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     other_operator: list[tuple[int, int]] = field(default_factory=list)
 
-    def changes(self, *, ordered: bool) -> tuple[list[KernelChange], int]:
-        """The first changes, those of repeated layers once; and how many there are.
-
-        Args:
-            ordered: whether the order of kernels says anything. If not, they are sets that count.
-        """
-        gaps = self._aligned() if ordered else [(_by_key(self.old), _by_key(self.new))]
+    def changes(self) -> tuple[list[KernelChange], int]:
+        """The first changes, those of repeated layers once; and how many there are."""
+        gaps = self._aligned() if self.ordered else [(_by_key(self.old), _by_key(self.new))]
         alike = grouped(self._without_moved(gaps), self._signature)
         hunks: dict[Marks, tuple[int, list[_Repeat]]] = {}
         for signature, several in alike.items():
             changes = self._changes(signature, several)
             come = several[0][1]
-            at = come[0] + 1 if come and ordered else 0
+            at = come[0] + 1 if come and self.ordered else 0
             marks = tuple([one[:2] for one in changes])
             period = period_of(marks) if changes else 1
             for begin in range(0, len(changes), period):
@@ -231,16 +228,15 @@ class Sides:
                 repeats.append((several, changes[begin : begin + period]))
         found: list[KernelChange] = []
         for hunk, (at, repeats) in enumerate(hunks.values()):
-            for number in range(min(len(repeats[0][1]), MOST_CHANGES - len(found))):
-                change = self._change(repeats, number, ordered=ordered)
-                found.append(replace(change, hunk=hunk, at=at))
+            told = range(min(len(repeats[0][1]), MOST_CHANGES - len(found)))
+            found += [replace(self._change(repeats, one), hunk=hunk, at=at) for one in told]
         return found, sum(map(len, hunks))
 
     def _signature(self, gap: Gap) -> Signature:
         old, new = self.old.numbers, self.new.numbers
         return tuple([old[i] for i in gap[0]]), tuple([new[j] for j in gap[1]])
 
-    def _change(self, repeats: Sequence[_Repeat], number: int, *, ordered: bool) -> KernelChange:
+    def _change(self, repeats: Sequence[_Repeat], number: int) -> KernelChange:
         """A change with all that repeat it."""
         old: Rows = []
         new: Rows = []
@@ -258,7 +254,7 @@ class Sides:
             _side_of(self.old.kernels, old) if old else None,
             _side_of(self.new.kernels, new) if new else None,
             max(len(old), len(new)),
-            positions=_positions(new) if ordered else (),
+            positions=_positions(new) if self.ordered else (),
             lines=(*told, "...") if len(lines) > _MOST_LINES else tuple(told),
         )
 
@@ -285,10 +281,10 @@ class Sides:
 
     def moved(self) -> list[tuple[int, int]]:
         """Rows of kernels that both have, at another place: all but the longest part of them that
-        is in one order (patience sorting)."""
+        is in one order (patience sorting); none without an order."""
         order = np.argsort(self.same_old)
         old, new = np.array(self.same_old)[order], np.array(self.same_new)[order]
-        if np.all(new[:-1] < new[1:]):
+        if not self.ordered or np.all(new[:-1] < new[1:]):
             return []
         ends: list[int] = [-1]  # of the best part of each length, the last new row
         at: list[int] = [-1]  # and which pair that is
@@ -454,7 +450,7 @@ class Sides:
         found: list[_Marked] = []
 
         i = j = 0
-        pairs = self.pairing.pairs(before, after, signature)
+        pairs = self.pairing.pairs(before, after)
         for a, b in (*pairs, (len(before), len(after))):
             found += [(a_keys[k], -1, "removed", k, -1) for k in range(i, a)]
             found += [(-1, b_keys[k], "added", -1, k) for k in range(j, b)]

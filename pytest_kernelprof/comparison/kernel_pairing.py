@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os.path import basename
 from typing import NamedTuple
 
@@ -249,7 +249,7 @@ _CELLS, _CELLS_IN_ALL = 4_096, 200_000
 @dataclass(slots=True)
 class Pairing:
     """Pairs kernels of hunks. What it spends on exact pairing is bounded: a hunk that is too large,
-    or comes after too many, is paired by operators alone. Hunks of repeated layers cost nothing.
+    or comes after too many, is paired by operators alone.
 
     Attributes:
         cells_left: how many pairs may still be looked at.
@@ -258,28 +258,16 @@ class Pairing:
 
     cells_left: int = _CELLS_IN_ALL
     by_line: bool = False
-    _known: dict[tuple[tuple[int, ...], tuple[int, ...]], Pairs] = field(default_factory=dict)
 
-    def pairs(
-        self,
-        old: Sequence[AnyKernel],
-        new: Sequence[AnyKernel],
-        keys: tuple[tuple[int, ...], tuple[int, ...]],
-    ) -> Pairs:
-        """Indices of kernels that stand for each other, in order.
-
-        Args:
-            keys: numbers of the kernels; hunks of equal numbers have equal pairs.
-        """
+    def pairs(self, old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
+        """Indices of kernels that stand for each other, in order."""
         if not old or not new:
             return ()
-        if keys not in self._known:
-            cells = len(old) * len(new)
-            if cells > min(_CELLS, self.cells_left):
-                return _by_operators(old, new)
-            self.cells_left -= cells
-            self._known[keys] = _by_likeness(old, new, self._likeness)
-        return self._known[keys]
+        cells = len(old) * len(new)
+        if cells > min(_CELLS, self.cells_left):
+            return _by_operators(old, new)
+        self.cells_left -= cells
+        return _by_likeness(old, new, self._likeness)
 
     def is_one(self, old: AnyKernel, new: AnyKernel) -> bool:
         """Whether lines count, and two kernels have one operator and line, as far as known. Of a

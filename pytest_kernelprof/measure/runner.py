@@ -374,7 +374,7 @@ class Run:
         """Note which roof limits the call and why."""
         shaped = sessions.profile_rounds(self._repeated, 1, shapes=True)
         facts, peaks = shaped.facts, peaks_of(self.device.name)
-        operators, kernels = facts.operators["kernel"], facts.profile.kernels
+        operators, kernels = facts.operators["kernels"], facts.profile.kernels
         found = rates(shaped.reading, operators, kernels, peaks)
         busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)

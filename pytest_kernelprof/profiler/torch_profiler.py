@@ -144,6 +144,8 @@ def dispatch_as_before() -> None:
 
 
 _DEEPEST = 3
+# Python threads that the measured code starts are seen on the CPU only with its option.
+_MORE = {"cuda": {"enable_cuda_sync_events": True}, "cpu": {"profile_all_threads": True}}
 _STUCK = "Can't disable Kineto profiler when it's not running"
 
 _open: list[Running] = []
@@ -232,7 +234,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
                 activities=activities,
                 with_stack=stacks,
                 record_shapes=shapes,
-                experimental_config=_experimental_config(torch.module, kind),
+                experimental_config=torch.module._C._profiler._ExperimentalConfig(**_MORE[kind]),
             )
             try:
                 profiler.start()
@@ -294,14 +296,6 @@ def _end_what_a_thread_left(profiler: Any, activities: list[Any]) -> None:
     torch = bound()
     torch.enable_profiler(profiler.profiler.config(), set(activities))
     torch.disable_profiler()
-
-
-def _experimental_config(torch: Any, kind: DeviceKind) -> Any:
-    config = torch._C._profiler._ExperimentalConfig
-    if kind == "cuda":
-        return config(enable_cuda_sync_events=True)
-    # Python threads that the measured code starts are seen on the CPU only with this.
-    return config(profile_all_threads=True)
 
 
 def _profile_python_as_before(python_profiler: Any) -> None:

@@ -186,10 +186,11 @@ class Scratch:
         if whole:
             return TraceFile(folder, name)
         folder.remove(name)
+        free = folder.free_bytes()
+        why += "it ends too early" if free is None else f"{free} bytes are free there"
         raise IncompleteProfile(
-            f"the profiler's trace could not be written completely to {folder.path} "
-            f"({why}{_free_words(folder)}): free space there, or set TMPDIR to a folder that has "
-            "some"
+            f"the profiler's trace could not be written completely to {folder.path} ({why}): "
+            "free space there, or set TMPDIR to a folder that has some"
         )
 
     def let_go(self) -> None:
@@ -292,11 +293,6 @@ def _ends_like_json(path: str) -> bool:
         size = file.seek(0, 2)
         file.seek(max(0, size - _END))
         return bool(file.read().rstrip().endswith(b"}"))
-
-
-def _free_words(folder: Folder) -> str:
-    free = folder.free_bytes()
-    return "it ends too early" if free is None else f"{free} bytes are free there"
 
 
 def _places() -> tuple[str, ...]:

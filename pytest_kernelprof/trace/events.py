@@ -261,7 +261,10 @@ class Decoder:
                 self._has_other_names = _need_other_names(chunk, self.categories)
                 if not self._has_other_names:
                     return chunk
-            events = [self._with_usual_names(event) for event in _with_any_args.decode(text)]
+            events = _with_any_args.decode(text)
+            for event in events:
+                if event.has_duration:
+                    event.args = self._usual(event.args)
         except msgspec.ValidationError:
             events = [self._leniently(i, event) for i, event in enumerate(_any.decode(text))]
         return sort_out(events, self.categories)
@@ -274,11 +277,6 @@ class Decoder:
                 self._forms = self._forms[i:]  # the rest of the file needs the same
                 return events
         return self._forms[-1].decode(text)
-
-    def _with_usual_names(self, event: Any) -> Any:
-        if event.has_duration:
-            event.args = self._usual(event.args)
-        return event
 
     def _usual(self, args: Any) -> Args:
         """The arguments under their usual names. ``args``: as ``_AnyArgs`` has them."""

@@ -348,9 +348,8 @@ class Builder:
         Args:
             document: what is around them. categories: all that they have.
         """
-        codes: dict[int | str, int] = {}
-        processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.known]
-        process_of_thread = np.array(processes, np.int64)
+        processes = [process for process, _ in self._threads.known]
+        process_of_thread = columns.numbered(columns.Different(), processes).astype(np.int64)
         tables = self._tables(process_of_thread)
         return columns.Trace(
             source=source,

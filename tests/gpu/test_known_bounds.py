@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
     taken = profile_rounds(RepeatedCall(device, lambda: call), 1, shapes=True)
-    operators, kernels = taken.facts.operators["kernel"], taken.facts.profile.kernels
+    operators, kernels = taken.facts.operators["kernels"], taken.facts.profile.kernels
     return rates(taken.reading, operators, kernels, peaks_of(device.name))
 
 

@@ -39,7 +39,7 @@ def test_the_table_names_kernels_operators_and_times() -> None:
 
 def test_where_no_line_is_known_the_table_has_no_column_of_lines() -> None:
     facts = session_facts(reading("linear"))
-    lines = {facts.operators["kernel"][0]: "some/where/mlp.py:31"}
+    lines = {facts.operators["kernels"][0]: "some/where/mlp.py:31"}
     placed = with_lines(record("linear"), facts, lines)
     table = Profile(placed).table(120)
     assert "mlp.py:31" in table

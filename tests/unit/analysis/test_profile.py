@@ -96,7 +96,7 @@ def test_kernels_are_those_of_the_round_that_had_most(tmp_path: Path) -> None:
 
 
 def test_lines_belong_to_kernels_copies_and_waits_by_their_number() -> None:
-    operators = {"kernel": range(6), "copy": range(6, 10), "wait": range(10, 17)}
+    operators = {"kernels": range(6), "copies": range(6, 10), "waits": range(10, 17)}
     facts = dataclasses.replace(session_facts(reading("syncs")), operators=operators)
     profile = with_lines(record("syncs"), facts, {1: "a.py:1", 6: "b.py:2", 16: "c.py:3"})
     assert [kernel.source for kernel in profile.kernels] == ["", "a.py:1", "", "", "", ""]
@@ -260,7 +260,7 @@ def test_a_trace_read_once_gives_kernels_copies_and_waits_with_their_lines(
 def test_the_kernels_of_a_recorded_trace_with_frames_get_their_lines() -> None:
     found = reading("stack")
     facts = session_facts(found)
-    lines = frame_lines(found.trace, facts.operators["kernel"])
+    lines = frame_lines(found.trace, facts.operators["kernels"])
     placed = with_lines(profile_of_facts(facts, found.trace.recording), facts, lines)
     assert all("record.py:" in one.source for one in placed.kernels)
     bare = tuple(replace(one, source="") for one in placed.kernels)
@@ -272,9 +272,9 @@ def test_each_kernel_copy_and_wait_has_one_operator_or_none(name: str) -> None:
     facts = session_facts(reading(name))
     numbers = {what: len(rows) for what, rows in facts.operators.items()}
     assert numbers == {
-        "kernel": len(facts.profile.kernels),
-        "copy": len(facts.profile.copies),
-        "wait": len(facts.profile.waits),
+        "kernels": len(facts.profile.kernels),
+        "copies": len(facts.profile.copies),
+        "waits": len(facts.profile.waits),
     }
 
 

@@ -27,7 +27,7 @@ H200 = peaks_of("NVIDIA H200")
 
 def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
     facts = session_facts(session)
-    operators, kernels = facts.operators["kernel"], facts.profile.kernels
+    operators, kernels = facts.operators["kernels"], facts.profile.kernels
     return rates(session, operators, kernels, peaks)
 
 

@@ -141,7 +141,7 @@ def test_only_the_operators_that_are_asked_for_get_a_line(tmp_path: Path) -> Non
 
 def test_the_frames_of_a_recorded_trace_name_its_program() -> None:
     found = reading("stack")
-    operators = session_facts(found).operators["kernel"]
+    operators = session_facts(found).operators["kernels"]
     lines = frame_lines(found.trace, operators)
     assert set(lines) == set(operators)
     assert all("record.py:" in where for where in lines.values())
