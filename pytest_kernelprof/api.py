@@ -33,6 +33,9 @@ _NO_KERNELS = (
 )
 _loaded = [0]
 
+_Part = tuple[int | None, int | None]
+"""A process and a step of a trace, as of ``Profile.load``."""
+
 
 def traces_loaded() -> int:
     """Return how many traces this process has loaded so far."""
@@ -62,7 +65,7 @@ class Profile:
         recording: Recording = NOTHING_NOTED,
         keeps: object = None,
         origin: Origin | None = None,
-        part: tuple[int | None, int | None] | None = None,
+        part: _Part | None = None,
         no_kernels: str = "",
         no_trace: str = "",
         max_bytes: int = 8_000_000_000,
@@ -131,12 +134,7 @@ class Profile:
         return found
 
     @classmethod
-    def _read(
-        cls,
-        path: str | os.PathLike[str],
-        max_bytes: int,
-        part: tuple[int | None, int | None] | None,
-    ) -> Profile:
+    def _read(cls, path: str | os.PathLike[str], max_bytes: int, part: _Part | None) -> Profile:
         from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
         from pytest_kernelprof.trace.correlation import part_of, reading_of
         from pytest_kernelprof.trace.reader import read_trace

@@ -424,22 +424,32 @@ class Sides:
         both = Counter(self.old.numbers[i] for i in gone) & Counter(
             self.new.numbers[j] for j in come
         )
-        kept_gone, same_gone = _parted(gone, self.old.numbers, both)
-        kept_come, same_come = _parted(come, self.new.numbers, both)
+        kept_gone, same_gone = self._parted(self.old, gone, both)
+        kept_come, same_come = self._parted(self.new, come, both)
         for key, rows in same_gone.items():
             self.same_old.extend(rows)
             self.same_new.extend(same_come[key])
-        for side, kept, same in (
-            (self.old, kept_gone, same_gone),
-            (self.new, kept_come, same_come),
-        ):
-            for row in kept:
-                if side.numbers[row] in same:
-                    equals = sorted((row, *same[side.numbers[row]][-_MOST_EQUAL:]))
-                    sources = [side.kernels[one].source for one in equals]
-                    told = _told(side.kernels[row].source, sources)
-                    self.lines[row if side is self.new else ~row] = told
         return kept_gone, kept_come
+
+    def _parted(
+        self, side: Numbered, rows: Rows, both: Counter[int]
+    ) -> tuple[Rows, defaultdict[int, Rows]]:
+        """Rows beyond what both sides have of a key, and the others by key."""
+        left, kept, keys = Counter(both), list[int](), side.numbers
+        same: defaultdict[int, Rows] = defaultdict(list)
+        for row in reversed(rows):
+            if left[keys[row]]:
+                left[keys[row]] -= 1
+                same[keys[row]].append(row)
+            else:
+                kept.append(row)
+        for row in kept:
+            if keys[row] in same:
+                equals = sorted((row, *same[keys[row]][-_MOST_EQUAL:]))
+                sources = [side.kernels[one].source for one in equals]
+                told = _told(side.kernels[row].source, sources)
+                self.lines[row if side is self.new else ~row] = told
+        return kept[::-1], same
 
     def _changes(self, signature: Signature, several: Sequence[Gap]) -> list[_Marked]:
         """The changes of gaps with the same kernels."""
@@ -520,21 +530,6 @@ def _told(own: str, sources: Sequence[str]) -> tuple[str, ...]:
     different, file = dict.fromkeys(sources), own.rpartition(":")[0] + ":"
     told = [os.path.basename(one.removeprefix(file)) or "unknown" for one in different]
     return tuple(told) if len(told) > 1 else ()
-
-
-def _parted(
-    rows: Rows, keys: Sequence[int], both: Counter[int]
-) -> tuple[Rows, defaultdict[int, Rows]]:
-    """Rows beyond what both sides have of a key, and the others by key."""
-    left, stays = Counter(both), []
-    same: defaultdict[int, Rows] = defaultdict(list)
-    for row in reversed(rows):
-        if left[keys[row]]:
-            left[keys[row]] -= 1
-            same[keys[row]].append(row)
-        else:
-            stays.append(row)
-    return stays[::-1], same
 
 
 def _kind(

@@ -267,7 +267,7 @@ class Pairing:
         if cells > min(_CELLS, self.cells_left):
             return _by_operators(old, new)
         self.cells_left -= cells
-        return _by_likeness(old, new, self._likeness)
+        return _by_likeness(old, new, self.likeness)
 
     def is_one(self, old: AnyKernel, new: AnyKernel) -> bool:
         """Whether lines count, and two kernels have one operator and line, as far as known. Of a
@@ -278,29 +278,24 @@ class Pairing:
         is_there = line == at if file == other else basename(file) == basename(other)
         return is_there and old.operators[:1] == new.operators[:1]
 
-    def _likeness(self, old: AnyKernel, new: AnyKernel) -> int:
-        return likeness(old, new) + _LIKE_ENOUGH * self.is_one(old, new)
+    def likeness(self, old: AnyKernel, new: AnyKernel) -> int:
+        """How much speaks for one standing for the other: its line, its operators, then its
+        name."""
+        found, alike = _LIKE_ENOUGH * self.is_one(old, new), 1
+        if not (old.operators and new.operators):  # in the replay of a graph none is known
+            alike = _LIKE_ENOUGH
+        elif old.operators[0] == new.operators[0]:
+            found += 5 if old.operators == new.operators else 4
+        if old.name == new.name:
+            return found + 2 * _LIKE_ENOUGH
+        if short_name(old.name) == short_name(new.name):
+            return found + _LIKE_ENOUGH
+        return found + alike if stem(old.name) == stem(new.name) else found
 
 
 def stem(name: str) -> str:
     """The first word of a short name: the family or the template."""
     return short_name(name).split(" ", 1)[0]
-
-
-def likeness(old: AnyKernel, new: AnyKernel) -> int:
-    """How much speaks for one standing for the other: its operators, then its name."""
-    if old.operators and new.operators:
-        found = 0
-        if old.operators[0] == new.operators[0]:
-            found = 5 if old.operators == new.operators else 4
-        alike = 1
-    else:  # in the replay of a graph no operator is known
-        found, alike = 0, _LIKE_ENOUGH
-    if old.name == new.name:
-        return found + 2 * _LIKE_ENOUGH
-    if short_name(old.name) == short_name(new.name):
-        return found + _LIKE_ENOUGH
-    return found + alike if stem(old.name) == stem(new.name) else found
 
 
 def _by_likeness(

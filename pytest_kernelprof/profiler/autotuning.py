@@ -172,10 +172,12 @@ def loaded(known: Collection[str]) -> Iterator[ModuleType]:
 
 # What is listened to once for all.
 
+Method = Callable[..., Any]
+
 _listening: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def listen(owner: Any, name: str, called: Callable[..., Any]) -> bool | None:
+def listen(owner: Any, name: str, called: Method) -> bool | None:
     """Have ``called`` called in the place of a method, with the method and what that is called
     with, once for all.
 
@@ -222,7 +224,7 @@ def count_runs(module: ModuleType) -> bool:
     return any(found)
 
 
-def _bench(who: str, bench: Callable[..., Any], tuner: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _bench(who: str, bench: Method, tuner: Any, /, *args: Any, **kwargs: Any) -> Any:
     depth = vars(_benching_here).setdefault("depth", [])  # one method calls another
     if not depth and (who != TRITON or _begins_run(tuner, kwargs.get("config"))):
         tuned = getattr(getattr(tuner, "base_fn", None), "__name__", "")

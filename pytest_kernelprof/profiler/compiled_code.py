@@ -38,7 +38,7 @@ from pytest_kernelprof.errors import first_line
 from pytest_kernelprof.gpu.inventory import load_torch
 from pytest_kernelprof.gpu.procfs import mapped_files
 from pytest_kernelprof.profiler import autotuning
-from pytest_kernelprof.profiler.autotuning import listen
+from pytest_kernelprof.profiler.autotuning import Method, listen
 from pytest_kernelprof.profiler.triton_kernels import PLACES, watch_loading
 
 Look = Callable[[Any], None]
@@ -174,7 +174,7 @@ def _of_dynamo(module: str, name: str) -> Any:
     return getattr(sys.modules.get(f"torch._dynamo.{module}"), name, None)
 
 
-def _note_refusal(exceeds: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _note_refusal(exceeds: Method, /, *args: Any, **kwargs: Any) -> Any:
     """Decide whether the limit is reached, and note each yes."""
     answer = exceeds(*args, **kwargs)
     if answer[0]:
@@ -184,7 +184,7 @@ def _note_refusal(exceeds: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def _note_backward(
-    announce: Callable[..., Any], handler: Any, trigger: Any, /, *args: Any, **kwargs: Any
+    announce: Method, handler: Any, trigger: Any, /, *args: Any, **kwargs: Any
 ) -> Any:
     """Announce a compilation, and note that of a backward graph at its first run: no frame is tried
     for it."""
@@ -245,9 +245,7 @@ def _leave(code: weakref.ref[Any], words: str) -> None:
         _seen.left += ((code, words),)
 
 
-def _note_frame(
-    convert: Callable[..., Any], converter: Any, frame: Any, /, *args: Any, **kwargs: Any
-) -> Any:
+def _note_frame(convert: Method, converter: Any, frame: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Compile a frame, and note its breaks, and those that leave it uncompiled."""
     attempt, code = _Attempt(), frame.f_code
     _attempts.append(attempt)
@@ -268,9 +266,9 @@ def _note_frame(
             _leave(weakref.ref(code), f"{code.co_name} runs uncompiled, {attempt.why}")
 
 
-def _note_breaks(compile_subgraph: Callable[..., Any], graph: Any, /, *args: Any, **kw: Any) -> Any:
+def _note_breaks(compile_subgraph: Method, graph: Any, /, *args: Any, **kwargs: Any) -> Any:
     """End a graph, and note the reason where that is a break."""
-    reasons = [one for one in (*args, *kw.values()) if hasattr(one, "graph_break")]
+    reasons = [one for one in (*args, *kwargs.values()) if hasattr(one, "graph_break")]
     breaks = (_break_words(one.reason, one.user_stack) for one in reasons if one.graph_break)
     for attempt in _attempts[-1:]:
         kept = attempt.breaks if attempt.graph is graph else {}
@@ -278,10 +276,10 @@ def _note_breaks(compile_subgraph: Callable[..., Any], graph: Any, /, *args: Any
         # Without a reason nothing is known of the frame.
         context = sys.modules["torch._guards"].CompileContext
         attempt.id = str(context.current_compile_id()) if reasons else None
-    return compile_subgraph(graph, *args, **kw)
+    return compile_subgraph(graph, *args, **kwargs)
 
 
-def _note_skip(make: Callable[..., Any], error: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _note_skip(make: Method, error: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Make the error that skips a frame, and note the reason if that is a break."""
     for attempt in _attempts[-1:]:
         attempt.why = _break_words(args[0]) if "graph break" in str(args) else ""
@@ -306,9 +304,7 @@ def _watch_triton(jit: ModuleType) -> bool:
     return bool(found)
 
 
-def _note_specialisation(
-    compile_it: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any
-) -> Any:
+def _note_specialisation(compile_it: Method, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Compile a new specialisation, or read it from the disk, and note it."""
     by = "of unknown arguments"
     with contextlib.suppress(Exception):  # of a Triton that names them otherwise

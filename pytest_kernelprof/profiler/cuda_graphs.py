@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_kernelprof.gpu.inventory import cuda_driver, load_torch
-from pytest_kernelprof.profiler.autotuning import listen
+from pytest_kernelprof.profiler.autotuning import Method, listen
 from pytest_kernelprof.records.recording import GraphNodes
 
 _CAPTURING = 1
@@ -38,7 +38,7 @@ def watch_captures() -> None:
         graph_type.replay = _counted(graph_type.replay)
 
 
-def _look_and_end(end: Callable[..., Any], graph: Any) -> None:
+def _look_and_end(end: Method, graph: Any) -> None:
     nodes = None
     with contextlib.suppress(Exception):  # whatever it is, the capture is the user's
         nodes = _nodes_of_capture()
@@ -46,12 +46,12 @@ def _look_and_end(end: Callable[..., Any], graph: Any) -> None:
     _note(graph, nodes)
 
 
-def _hand_out(raw: Callable[..., Any], graph: Any) -> Any:
+def _hand_out(raw: Method, graph: Any) -> Any:
     _note(graph, None)  # who holds it may change it before it is instantiated
     return raw(graph)
 
 
-def _counted(replay: Callable[..., Any]) -> Callable[..., Any]:
+def _counted(replay: Method) -> Method:
     """The same, with each call noted: by one function alone, as replays are timed."""
 
     @functools.wraps(replay)

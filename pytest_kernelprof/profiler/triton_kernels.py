@@ -23,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from pytest_kernelprof.errors import first_line
-from pytest_kernelprof.profiler.autotuning import listen, loaded
+from pytest_kernelprof.profiler.autotuning import Method, listen, loaded
 from pytest_kernelprof.records.profile import Kernel
 from pytest_kernelprof.records.recording import KernelSpills
 from pytest_kernelprof.system import TEMPORARY_FOLDER, now_s
@@ -121,7 +121,7 @@ def watch_loading(module: ModuleType) -> bool:
     return False
 
 
-def _load_and_note(load: Callable[..., Any], compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _load_and_note(load: Method, compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
     found = load(compiled, *args, **kwargs)
     with contextlib.suppress(Exception):  # of a Triton with other names
         _note(compiled)

@@ -307,11 +307,10 @@ class Decoder:
         if event.ph == "X" and isinstance(event.cat, str) and vocabulary.table_of(event.cat):
             is_object = bytes(event.args)[:1] == b"{"
             args = self._usual(_any_args.decode(event.args if is_object else b"{}"))
-            values = _fitting(i, event, _FIELDS)
-            return Span(event.cat, **values, ts=event.ts, args=args)
+            return Span(event.cat, **_fitting(i, event, _FIELDS), ts=event.ts, args=args)
         if event.ph in ("s", "f") and event.cat in vocabulary.FLOWS:
-            values = _fitting(i, event, _ARROW_FIELDS)
-            return _ARROWS[event.ph](**values, ts=event.ts, cat=event.cat)
+            kind, values = _ARROWS[event.ph], _fitting(i, event, _ARROW_FIELDS)
+            return kind(**values, ts=event.ts, cat=event.cat)
         return Event()
 
 

@@ -559,17 +559,12 @@ def _decoded_document(data: bytes | mmap.mmap) -> _Document:
     if first is not None and first[1] == b"[":
         return _Document(_list_of_events.decode(data))
     document = _document.decode(data)
-    if len(_EVENTS_KEY.findall(data)) > 1:
-        _refuse_second_events(data)
+    if (keys := len(_EVENTS_KEY.findall(data))) > 1:
+        # Of a key that stands there twice one is lost; in a text or deeper down it is no key.
+        parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if keys - sum(len(_EVENTS_KEY.findall(part)) for part in parts.values()) > 1:
+            raise msgspec.ValidationError("the key 'traceEvents' is there twice")
     return document
-
-
-def _refuse_second_events(data: bytes | mmap.mmap) -> None:
-    """Of a key that stands there twice one is lost; in a text or deeper down it is no key."""
-    parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    deeper = sum(len(_EVENTS_KEY.findall(part)) for part in parts.values())
-    if len(_EVENTS_KEY.findall(data)) - deeper > 1:
-        raise msgspec.ValidationError("the key 'traceEvents' is there twice")
 
 
 def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> Chunk:
