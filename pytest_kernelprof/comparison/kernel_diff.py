@@ -73,8 +73,8 @@ def diff_profiles(
         one_code: whether both sides run the same code: then one kernel in the place of another
             that has its operator and line is "renamed".
     """
-    sides, old_steps, new_steps = _sides_of(baseline, current, one_code=one_code)
-    old_more, new_more = _beyond(baseline, old_steps), _beyond(current, new_steps)
+    sides = _sides_of(baseline, current, one_code=one_code)
+    old_more, new_more = _beyond(baseline, sides.old), _beyond(current, sides.new)
     kinds = {baseline.environment.kind, current.environment.kind}
     return replace(
         _diff(sides, _other_groups(old_more, new_more), noticed),
@@ -82,8 +82,8 @@ def diff_profiles(
         current_kernels=len(sides.new.keys) + sum(one.count for one in new_more.values()),
         baseline_us=_duration(sides.old, old_more) if noticed else None,
         current_us=_duration(sides.new, new_more) if noticed else None,
-        baseline_steps=old_steps,
-        current_steps=new_steps,
+        baseline_steps=sides.old.of_steps,
+        current_steps=sides.new.of_steps,
         what="operators" if kinds == {"cpu"} else "kernels",
     )
 
@@ -107,20 +107,16 @@ def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:
     """The kernels of both in launch order, by the rules of ``diff_profiles``: each beside the one
     that it is the same as; what is gone before what came. One that was moved stands where it is
     now."""
-    sides, *_ = _sides_of(baseline, current)
+    sides = _sides_of(baseline, current)
     sides.changes()
     return tuple(_merged(sides, dict(zip(sides.same_new, sides.same_old, strict=True))))
 
 
-def _sides_of(
-    baseline: Profile, current: Profile, *, one_code: bool = False
-) -> tuple[Sides, int, int]:
-    """Return the kernels of both, and how many steps each has."""
+def _sides_of(baseline: Profile, current: Profile, *, one_code: bool = False) -> Sides:
     keys = Keys()
-    old, old_steps = keys.of(baseline.kernels).one_step()
-    new, new_steps = keys.of(current.kernels).one_step()
+    old, new = (keys.of(one.kernels).one_step() for one in (baseline, current))
     ordered = not (baseline.variants or current.variants)
-    return Sides(old, new, keys, ordered, Pairing(by_line=one_code)), old_steps, new_steps
+    return Sides(old, new, keys, ordered, Pairing(by_line=one_code))
 
 
 def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Pair]:
@@ -164,9 +160,9 @@ def _diff(
     )
 
 
-def _beyond(profile: Profile, steps: int) -> dict[str, KernelGroup]:
+def _beyond(profile: Profile, kernels: Numbered) -> dict[str, KernelGroup]:
     """The kernels that a run document has by name alone."""
-    return {} if steps else {one.name: one for one in profile.more_kernels}
+    return {} if kernels.of_steps else {one.name: one for one in profile.more_kernels}
 
 
 def _duration(kernels: Numbered, more: Mapping[str, KernelGroup]) -> float:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import basename
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 from numpy.typing import NDArray
 
 from pytest_kernelprof.kernel_names.short_names import comparable_name, short_name
@@ -44,6 +44,7 @@ class Numbered:
         launches: numbers of how they are launched, as ``Keys.launch_of`` has it.
         steps: numbers of the profiler's own steps around them; 0 outside.
         us: durations in microseconds; NaN where not known. spills: likewise, in bytes.
+        of_steps: how many steps there are of which these are one; 0 without the profiler's own.
     """
 
     kernels: Sequence[AnyKernel]
@@ -52,15 +53,16 @@ class Numbered:
     steps: Numbers
     us: NDArray[np.float64]
     spills: NDArray[np.float64]
+    of_steps: int = 0
 
     @functools.cached_property
     def numbers(self) -> list[int]:
         """The keys as a list, for what looks at them one by one."""
         return self.keys.tolist()  # type: ignore[no-any-return]
 
-    def one_step(self) -> tuple[Numbered, int]:
+    def one_step(self) -> Numbered:
         """Of a trace with the profiler's own steps the kernels of the first of the most frequent
-        ones, and how many steps there are; all kernels, and 0, of another trace.
+        ones; all kernels of another trace.
 
         A backward pass runs on a thread of its own, outside the annotation: its kernels belong to
         the step that was begun last.
@@ -68,14 +70,14 @@ class Numbered:
         inside = np.flatnonzero(self.steps)
         begins = inside[np.flatnonzero(np.diff(self.steps[inside], prepend=0))]
         if len(begins) < 2:
-            return self, len(begins)
+            return replace(self, of_steps=len(begins))
         ends = [*begins[1:], len(self.keys)]
         sequences = [part.tobytes() for part in np.split(self.keys, begins)[1:]]
         most = sequences.index(Counter(sequences).most_common(1)[0][0])
         rows = slice(int(begins[most]), int(ends[most]))
-        columns = (self.keys, self.launches, self.steps, self.us, self.spills)
-        part = Numbered(self.kernels[rows], *(column[rows] for column in columns))  # type: ignore[arg-type]
-        return part, len(begins)
+        names = ("kernels", "keys", "launches", "steps", "us", "spills")
+        part = {name: getattr(self, name)[rows] for name in names}
+        return replace(self, **part, of_steps=len(begins))
 
 
 class Keys:
@@ -355,7 +357,7 @@ def one_repeat(kernels: Sequence[Kernel]) -> tuple[tuple[Kernel, ...], int]:
         return tuple(kernels), 1
     times = len(names) // period
     return tuple(
-        replace(one, duration_us=sum(k.duration_us for k in kernels[at::period]) / times)
+        structs.replace(one, duration_us=sum(k.duration_us for k in kernels[at::period]) / times)
         for at, one in enumerate(kernels[:period])
     ), times
 
@@ -367,7 +369,7 @@ def without_frame(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     if "::" in frame:
         return tuple(kernels)
     return tuple(
-        replace(one, operators=tuple(name for name in one.operators if name != frame))
+        structs.replace(one, operators=tuple(name for name in one.operators if name != frame))
         for one in kernels
     )
 
