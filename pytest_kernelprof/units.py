@@ -106,19 +106,18 @@ def parse_times(value: object) -> float:
     return number
 
 
-def whole_number_words(least: int = 1) -> str:
-    """Say what ``whole_number`` takes, for messages."""
-    return f"a whole number of {({0: 'zero', 1: 'one'}).get(least, least)} or more"
+WHOLE_NUMBER = "a whole number of one or more"
+"""What ``whole_number`` takes, for messages."""
 
 
-def whole_number(value: object, least: int = 1) -> int:
-    """Return the value if it is an int (no bool, no text) of ``least`` or more.
+def whole_number(value: object) -> int:
+    """Return the value if it is an int (no bool, no text) of one or more.
 
     Raises:
         ValueError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"expected {whole_number_words(least)}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"expected {WHOLE_NUMBER}")
     return value
 
 

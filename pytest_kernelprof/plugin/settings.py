@@ -17,7 +17,7 @@ import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
-from pytest_kernelprof.units import parse_percent, parse_times, whole_number, whole_number_words
+from pytest_kernelprof.units import WHOLE_NUMBER, parse_percent, parse_times, whole_number
 
 
 class Kind(NamedTuple):
@@ -148,7 +148,7 @@ def _margin(value: object) -> float:
 _FLAG = Kind("bool", "true or false", accepts=lambda value: isinstance(value, bool), unset=False)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
 _RUN_FILE = Kind("string", "a file", accepts=_is_text, metavar="PATH")
-_COUNT = Kind("int", whole_number_words(), whole_number, read=_digits, metavar="N")
+_COUNT = Kind("int", WHOLE_NUMBER, whole_number, read=_digits, metavar="N")
 _LINES = Kind(
     "linelist",
     "METRIC:MARGIN, for example cuda_time:5% or kernels:0",
