@@ -63,7 +63,7 @@ def record(call: Call, path: Path) -> Recorded:
     profile = profile_of(facts, trace.recording)
     waiting = (one for one in call.copies if "Pageable" in one.name)
     waits = (*call.waits, *waiting)
-    parts: Any = {"kernel": call.kernels, "copy": call.copies, "wait": waits}
+    parts: Any = {"kernels": call.kernels, "copies": call.copies, "waits": waits}
     number = itertools.count()
     operators = {what: [next(number) for _ in rows] for what, rows in facts.operators.items()}
     lines = {
