@@ -18,11 +18,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metric_values import absent, metric_of
-from pytest_kernelprof.records.profile import Announced, Collective, Metric, Profile
-from pytest_kernelprof.trace.columns import NO_ID, Ints
+from pytest_kernelprof.records.profile import Collective, Metric, Profile
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Ints
 from pytest_kernelprof.trace.correlation import Reading
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
@@ -68,7 +68,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
         Collective(
             kernel=place,
             rounds_us=tuple(us),
-            **asdict(said) | {"operation": said.operation or operation_of(name)},
+            **said._replace(operation=said.operation or operation_of(name))._asdict(),
         )
         for place, name, said, us in zip(*rows_of_each, took.T.tolist(), strict=True)
     )

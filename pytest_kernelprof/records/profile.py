@@ -319,19 +319,7 @@ class OperatorNode(msgspec.Struct, frozen=True):
     below: tuple[OperatorNode, ...] = ()
 
 
-class Announced(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a process group announces of one kernel, as ``Collective`` says it; absent or senseless
-    fields are empty or None."""
-
-    operation: str = ""
-    group: str = ""
-    size: int = 0
-    ranks: tuple[int, ...] = ()
-    number: int | None = None
-    bytes: int | None = None
-
-
-class Collective(Announced, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Collective(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One communication kernel of a rank's call: what finds its fellows on the other ranks.
 
     Attributes:
@@ -353,6 +341,12 @@ class Collective(Announced, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """
 
     kernel: int
+    operation: str = ""
+    group: str = ""
+    size: int = 0
+    ranks: tuple[int, ...] = ()
+    number: int | None = None
+    bytes: int | None = None
     rounds_us: tuple[float, ...] = ()
     transfer_us: float | None = None
     last: int | None = None

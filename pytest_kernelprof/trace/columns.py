@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_kernelprof.records.profile import Announced
 from pytest_kernelprof.records.recording import NOTHING_NOTED, DeviceKind, Recording
 
 if TYPE_CHECKING:
@@ -149,6 +148,25 @@ class Different(dict[Value, int]):
     def __missing__(self, value: Value) -> int:
         number = self[value] = len(self)
         return number
+
+
+class Announced(NamedTuple):
+    """What a process group announces of one kernel; absent or senseless fields are empty or None.
+
+    Attributes:
+        operation: as the process group calls it: "allreduce", "_allgather_base", "send".
+        group: the process group's name. size: how many ranks it has; 0 where unknown.
+        ranks: its ranks; of a send or a receive the other one.
+        number: how many the group has had before; the same on all of its ranks.
+        bytes: the larger of what this rank gives and what it gets.
+    """
+
+    operation: str = ""
+    group: str = ""
+    size: int = 0
+    ranks: tuple[int, ...] = ()
+    number: int | None = None
+    bytes: int | None = None
 
 
 class Input(NamedTuple):

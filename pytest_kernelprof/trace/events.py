@@ -17,9 +17,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_kernelprof.records.profile import Announced
 from pytest_kernelprof.trace import vocabulary
-from pytest_kernelprof.trace.columns import NO_ID, Bools, Different, Input, Ints, array, numbered
+from pytest_kernelprof.trace.columns import (
+    NO_ID,
+    Announced,
+    Bools,
+    Different,
+    Input,
+    Ints,
+    array,
+    numbered,
+)
 
 NOT_THERE, _ZERO, _NO_TIME = map(msgspec.Raw, (b"", b"0", b"null"))
 TABLES = ("operator", "call", "activity", "wait", "overhead", "frame")

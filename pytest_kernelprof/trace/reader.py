@@ -26,10 +26,9 @@ import numpy as np
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.records import codec
-from pytest_kernelprof.records.profile import Announced
 from pytest_kernelprof.records.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace import columns, events
-from pytest_kernelprof.trace.columns import Flows, Ints, Trace, array
+from pytest_kernelprof.trace.columns import Announced, Flows, Ints, Trace, array
 from pytest_kernelprof.trace.events import Args, Arrow, Chunk, Decoder, Event, InputsRead, Span
 from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
 from pytest_kernelprof.trace.vocabulary import back_end_of

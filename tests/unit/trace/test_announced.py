@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from built import Event, call, collective, kernel, span
 
-from pytest_kernelprof.records.profile import Announced
+from pytest_kernelprof.trace.columns import Announced
 from pytest_kernelprof.trace.correlation import of_each_process
 from pytest_kernelprof.trace.reader import read_trace
 
