@@ -170,8 +170,11 @@ def look_after(who: str) -> None:
     Asks for the state of a stream, which does not wait for it: what a test leaves to go wrong later
     shows after a later one.
     """
-    why = "" if _broken else _what_is_broken()
-    if why:
+    torch = bound_already()
+    if _broken or torch is None or not torch.is_initialized():
+        return
+    # An error that does not last is gone the second time.
+    if why := _answer_of_a_stream(torch) and _answer_of_a_stream(torch):
         _broken.append(f"{who} broke CUDA in this process ({why})")
 
 
@@ -193,14 +196,6 @@ def refuse_broken() -> None:
     """
     if _broken:
         raise ProfilerUnavailable(why_broken())
-
-
-def _what_is_broken() -> str:
-    torch = bound_already()
-    if torch is None or not torch.is_initialized():
-        return ""
-    # An error that does not last is gone the second time.
-    return _answer_of_a_stream(torch) and _answer_of_a_stream(torch)
 
 
 def _answer_of_a_stream(torch: Torch) -> str:
@@ -368,7 +363,9 @@ def current_device(kind: DeviceKind) -> Device:
     torch = load_torch()
     if kind == "cpu":
         name = f"CPU ({platform.machine()})"
-        return Device("cpu", 0, name, "", 0, {**_versions(torch), **_mkldnn(torch)})
+        mkldnn = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+        versions = {**_versions(torch), "mkldnn": "on" if mkldnn else "off"}
+        return Device("cpu", 0, name, "", 0, versions)
     refuse_broken()
     if reason := why_no_gpu():
         raise ProfilerUnavailable(reason)
@@ -401,17 +398,17 @@ def devices_in_use() -> list[int]:
 
     Synchronising the others would create a context on each of them.
     """
-    torch = bound()
-    if not torch.is_initialized():
+    torch = bound_already()
+    if torch is None or not torch.is_initialized():
         return []
     return [i for i in range(torch.count()) if torch.has_context(i)]
 
 
 def is_capturing() -> bool:
     """Whether the current stream captures a CUDA graph; False where CUDA is broken."""
-    torch = bound()
+    torch = bound_already()
     with contextlib.suppress(RuntimeError):
-        return torch.is_initialized() and torch.is_capturing()
+        return torch is not None and torch.is_initialized() and torch.is_capturing()
     return False
 
 
@@ -431,8 +428,8 @@ def synchronize_in_use() -> None:
     Raises:
         RuntimeError: CUDA is broken, or was broken by the work.
     """
-    torch = bound()
     for index in devices_in_use():
+        torch = bound()
         current = torch.exchange_device(index)
         try:
             torch.synchronize()
@@ -458,12 +455,6 @@ def try_to_synchronize(device: Device, limit_s: float) -> bool:
         Real.start_thread(wait, ())
         waiting.acquire(timeout=limit_s)
     return bool(done)
-
-
-def _mkldnn(torch: Any) -> dict[str, str]:
-    """Asked each time: it can be switched."""
-    on = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
-    return {"mkldnn": "on" if on else "off"}
 
 
 @functools.cache

@@ -44,7 +44,6 @@ import msgspec
 
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.gpu import file_lock, inventory
-from pytest_kernelprof.gpu.inventory import bound_already
 from pytest_kernelprof.gpu.procfs import pid_namespace
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real, now_s, sleep, unix_ns
 
@@ -619,8 +618,6 @@ def begin(who: str, timeout_s: float) -> None:
         who: whose code it is, as others are told. timeout_s: how long to wait; then it runs anyway.
     """
     _stretches.append(_Stretch(who, timeout_s))
-    if not _cuda_is_up():
-        return
     try:
         with contextlib.suppress(RuntimeError):  # CUDA is broken: nothing runs on it
             for index in inventory.devices_in_use():
@@ -680,7 +677,7 @@ def at_rest() -> Iterator[None]:
 
 def finish_work() -> None:
     """Wait for what this process has queued: it must not run beside what another one times."""
-    if _cuda_is_up() and not inventory.is_capturing():
+    if not inventory.is_capturing():
         with contextlib.suppress(RuntimeError):  # CUDA is broken, and runs nothing
             inventory.synchronize_in_use()
 
@@ -698,8 +695,3 @@ def _share(stretch: _Stretch, index: int) -> None:
         if isinstance(lock, SharedGpuLock):
             lock.join(stretch.timeout_s, stretch.who)
             stretch.locks[index] = lock
-
-
-def _cuda_is_up() -> bool:
-    torch = bound_already()
-    return torch is not None and torch.is_initialized()

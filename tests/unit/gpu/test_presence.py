@@ -27,6 +27,20 @@ class Cuda:
     def is_initialized(self) -> bool:
         return self.up
 
+    def is_capturing(self) -> bool:
+        return self.capturing
+
+    def count(self) -> int:
+        return 3
+
+    def has_context(self, index: int) -> bool:
+        return index in self.in_use
+
+    def exchange_device(self, index: int) -> int:
+        return index
+
+    put_back_device = exchange_device
+
     def synchronize(self) -> None:
         self.synchronized += 1
         if self.broken:
@@ -43,10 +57,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
     made = Cuda()
     monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     monkeypatch.setattr(usage_lock, "_stretches", [])
-    monkeypatch.setattr(usage_lock, "bound_already", lambda: made)
-    monkeypatch.setattr(inventory, "devices_in_use", lambda: made.in_use)
-    monkeypatch.setattr(inventory, "is_capturing", lambda: made.capturing)
-    monkeypatch.setattr(inventory, "synchronize_in_use", made.synchronize)
+    monkeypatch.setattr(inventory, "bound_already", lambda: made)
     monkeypatch.setattr(inventory, "gpu_uuid", made.uuid)
     return made
 
@@ -66,7 +77,7 @@ def test_a_test_shares_the_gpus_in_use_until_it_is_through_and_the_device_is_don
     assert cuda.synchronized == 0
     usage_lock.end()
     assert (sits(0), sits(2)) == (False, False)
-    assert cuda.synchronized == 1
+    assert cuda.synchronized == 2
 
 
 def test_without_cuda_nothing_is_held_and_nothing_is_made(cuda: Cuda, tmp_path: Path) -> None:
@@ -80,7 +91,7 @@ def test_without_cuda_nothing_is_held_and_nothing_is_made(cuda: Cuda, tmp_path: 
 def test_torch_that_nobody_loaded_is_not_asked(
     cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(usage_lock, "bound_already", lambda: None)
+    monkeypatch.setattr(inventory, "bound_already", lambda: None)
     usage_lock.begin("a test", 1.0)
     usage_lock.end()
     assert not list(tmp_path.iterdir())
