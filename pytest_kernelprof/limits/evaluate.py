@@ -113,7 +113,8 @@ def evaluate(
     Args:
         operators: as of ``if_names_exist``, by which verdicts are then replaced.
     """
-    found = tuple(_on_every_rank(profile, limit) for limit in limits)
+    judges = [functools.partial(_evaluate, limit=limit) for limit in limits]
+    found = tuple(on_every_rank(profile, judge, _badness) for judge in judges)
     return tuple(if_names_exist(one, profile, operators) for one in found) if operators else found
 
 
@@ -189,11 +190,18 @@ def evaluate_comparison(
     )
 
 
-def _on_every_rank(profile: Profile, limit: Limit) -> Verdict:
+def on_every_rank(
+    profile: Profile, judge: Callable[[Profile], Verdict], badness: Callable[[Verdict], Any]
+) -> Verdict:
+    """Return the verdict of a call; on several ranks the worst, with the ranks that fare alike.
+
+    Args:
+        judge: returns the verdict of one rank. badness: a key, less for worse.
+    """
     if not profile.other_ranks:
-        return _evaluate(profile, limit)
-    judged = [(one.rank or 0, _evaluate(one, limit)) for one in profile.ranks]
-    rank, worst = min(judged, key=lambda one: _badness(one[1]))
+        return judge(profile)
+    judged = [(one.rank or 0, judge(one)) for one in profile.ranks]
+    rank, worst = min(judged, key=lambda one: badness(one[1]))
     alike = (other for other, one in judged if one.outcome == worst.outcome and other != rank)
     return replace(worst, ranks=(rank, *alike), place=profile.place)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.baselines import snapshots
 from pytest_kernelprof.baselines.snapshots import KeptKey
 from pytest_kernelprof.comparison import judge
+from pytest_kernelprof.limits.evaluate import on_every_rank
 from pytest_kernelprof.records import comparison
 from pytest_kernelprof.records.profile import STATUSES, Profile, Verdict
 
@@ -68,23 +69,14 @@ class SnapshotJudge:
         first = self._kept.get((label, number, None))
         if first is None:
             return ()
-        ranks = profile.ranks
-        made = [
-            self._verdict(self._kept.get((label, number, one.rank), first), one) for one in ranks
-        ]
-        worst = min(made, key=_badness)
-        if len(ranks) == 1:
-            return (worst,)
-        both = zip(ranks, made, strict=True)
-        alike = (one.rank for one, verdict in both if verdict.outcome == worst.outcome)
-        ranked = tuple(rank for rank in alike if rank is not None)
-        return (replace(worst, ranks=ranked, place=profile.place),)
 
-    def _verdict(self, kept: comparison.KeptProfile, profile: Profile) -> Verdict:
-        test = f"{self.entry.file}::{self.entry.key}"
-        found = replace(snapshots.compare(kept, self._made, profile), test=test)
-        status = judge.status_of(found, profile, strict=self._strict)
-        return judge.verdict_of(found, profile, *status)
+        def verdict(one: Profile) -> Verdict:
+            kept = self._kept.get((label, number, one.rank), first)
+            test = f"{self.entry.file}::{self.entry.key}"
+            found = replace(snapshots.compare(kept, self._made, one), test=test)
+            return judge.verdict_of(found, one, *judge.status_of(found, one, strict=self._strict))
+
+        return (on_every_rank(profile, verdict, _badness),)
 
     def note(self, profile: Profile) -> None:
         """Take note of the test's next profile, with its verdicts."""
