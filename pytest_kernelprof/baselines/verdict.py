@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.baselines.protocol import NO_SUCH_TEST
 from pytest_kernelprof.baselines.revision import named
-from pytest_kernelprof.comparison.judge import (
-    Difference,
-    deltas,
-    differences,
-    forbidding,
-    lost_words,
-)
+from pytest_kernelprof.comparison.judge import deltas, differences, forbidding, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.records.comparison import BASELINE_WORDS, KEPT_COUNTS, ProfileComparison
 from pytest_kernelprof.records.metrics import DIRECTIONS
@@ -28,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.baselines.protocol import Done
     from pytest_kernelprof.baselines.timing import Timed
+    from pytest_kernelprof.comparison.judge import Difference
     from pytest_kernelprof.records.comparison import Change, KernelDiff, MetricDelta, Paired, Source
     from pytest_kernelprof.records.profile import Profile
 

@@ -155,12 +155,10 @@ def _initialised() -> World | None:
 _HOST = "127.0.0.1"
 
 
-@contextlib.contextmanager
-def hosted_store(size: int) -> Iterator[int]:
-    """The store of a process group, in this process, which outlives any rank; its port."""
+def hosted_store(size: int) -> Any:
+    """The store of a process group, in this process: whoever holds it keeps it for all ranks."""
     dist = load_torch().distributed
-    store = dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
-    yield store.port
+    return dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
 
 
 @contextlib.contextmanager

@@ -305,7 +305,8 @@ class Meeting:
         Raises:
             IncompleteProfile: a rank does not come, or asks something else.
         """
-        posts = self._meet(what, _encoded(own), patience_s)
+        encoded = (codec if isinstance(own, msgspec.Struct) else msgspec.json).encode(own)
+        posts = self._meet(what, msgspec.Raw(encoded), patience_s)
         return tuple(_decoded(post.data, type(own)) for post in posts)
 
     def hosts(self) -> tuple[str, ...]:
@@ -456,12 +457,6 @@ class Meeting:
         why = "has ended, and with it the store of torch.distributed"
         self.lost = LostRank(self._ranks[0], why)
         return self.error(self.lost)
-
-
-def _encoded(own: object) -> msgspec.Raw:
-    if isinstance(own, msgspec.Struct):
-        return msgspec.Raw(codec.encode(own))
-    return msgspec.Raw(msgspec.json.encode(own))
 
 
 def _decoded(data: msgspec.Raw, kind: type[T]) -> T:

@@ -126,8 +126,7 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
     """
     kind = KINDS[name]
     try:
-        bound = _bound(kind.make, args, kwargs)
-        return kind.make(*bound.args, **bound.kwargs)
+        return _made(kind.make, args, kwargs)
     except (ValueError, TypeError, OverflowError) as error:
         raise MarkerError(f"{name}: {error}. Write {kind.form}") from error
 
@@ -176,8 +175,7 @@ def parse_words(kind: Kind, words: Sequence[str]) -> Limit:
                 kwargs[name] = _value(name, value)
             else:
                 args.append(_value(next(iter(parameters)), word))
-        bound = _bound(kind.make, args, kwargs)
-        return kind.make(*bound.args, **bound.kwargs)
+        return _made(kind.make, args, kwargs)
     except (ValueError, TypeError, OverflowError) as error:
         raise MarkerError(f"{kind.flag}: {error}. Write {kind.words}") from error
 
@@ -232,20 +230,19 @@ def _unknown(name: str) -> str:
 _signature = functools.cache(inspect.signature)
 
 
-def _bound(
-    make: Callable[..., Limit], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> inspect.BoundArguments:
-    """Bind the arguments to the function; raise a TypeError in our words if they do not fit."""
+def _made(make: Callable[..., Limit], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Limit:
+    """Call the function with the arguments; raise a TypeError in our words if they do not fit."""
     kinds = {name: one.kind for name, one in _signature(make).parameters.items()}
     various = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL]
     if unknown := [name for name in kwargs if name not in kinds or name in various]:
         raise TypeError(f"unknown argument {', '.join(map(repr, unknown))}")
     try:
-        return _signature(make).bind(*args, **kwargs)
+        _signature(make).bind(*args, **kwargs)
     except TypeError:
         plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
         one = next((name for name, kind in kinds.items() if kind is plain), "")
         raise TypeError(_how_many(one, len(args) + (one in kwargs))) from None
+    return make(*args, **kwargs)
 
 
 def _how_many(parameter: str, given: int) -> str:

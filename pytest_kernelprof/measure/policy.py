@@ -95,11 +95,8 @@ class Plan(NamedTuple):
 
 WARMUP_OF_RANKS = 2
 """DistributedDataParallel rebuilds its buckets in its second step, with extra broadcasts."""
-_OF_ALL_RANKS = (
-    *("warmup", "rounds", "host_rounds", "memory", "flush_l2"),
-    *("stacks", "roofline", "work", "sample_on", "lock_timeout_s", "spills"),
-)
-"""The fields of a plan that all ranks take at the largest value of any rank."""
+_OF_EACH_RANK = {"device", "inputs", "who", "ignore_children"}
+"""The fields of a plan that are each rank's own; of others all take the largest of any rank."""
 
 
 def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
@@ -114,7 +111,8 @@ def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
             f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
             "--kernelprof-device=cpu or cuda"
         )
-    most = {name: max(getattr(one, name) for one in plans) for name in _OF_ALL_RANKS}
+    of_all = [name for name in Plan._fields if name not in _OF_EACH_RANK]
+    most = {name: max(getattr(one, name) for one in plans) for name in of_all}
     most["warmup"] = max(most["warmup"], WARMUP_OF_RANKS if len(plans) > 1 else 1)
     return plans[0]._replace(**most)
 
@@ -389,7 +387,10 @@ def _sampling(plan: Plan, history: Sequence[Shown]) -> Step | None:
     verdicts = _verdicts(history)
     if verdicts is None:
         return Judge()
-    if _wants_second_look(verdicts) and not _batches(history, SecondLook):
+    # Enqueue times differ by 40 % between one state of a machine and another: a limit on a host
+    # time fails only when a second, separate measurement confirms it.
+    over = {verdict.metric for verdict in verdicts if verdict.outcome == "failed"}
+    if _any_from(over, "unprofiled") and not _batches(history, SecondLook):
         rounds = max(TIMED_ROUNDS, _taken(history, TimeCalls))
         return SecondLook(rounds, reason="a second look before a limit fails")
     return _more_rounds(plan, history, verdicts)
@@ -455,13 +456,6 @@ def _verdicts(history: Sequence[Shown]) -> tuple[Verdict, ...] | None:
         if isinstance(one.step, (Judge, Batch)):
             return one.verdicts if isinstance(one.step, Judge) else None
     return None
-
-
-def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
-    """Enqueue times differ by 40 % between one state of a machine and another: a limit on a host
-    time fails only when a second, separate measurement confirms it."""
-    over = {verdict.metric for verdict in verdicts if verdict.outcome == "failed"}
-    return _any_from(over, "unprofiled")
 
 
 def _any_from(metrics: set[str], source: str) -> bool:

@@ -154,17 +154,7 @@ def measure_once(
         found.append(Measurement(profile, taken.file, recording, taken.timeline))
 
 
-def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
-    """Return the measurement of a block with the number of its rank, if there are ranks."""
-    return measurement._replace(profile=replace(measurement.profile, rank=rank))
-
-
-def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
-    """Return the measurement of a block that all ranks ran, with the profiles of the others."""
-    return measurement._replace(profile=_with_other_ranks(measurement.profile, agreement))
-
-
-def _with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the profile") -> Profile:
+def with_other_ranks(profile: Profile, agreement: Agreement, what: str = "the profile") -> Profile:
     """Return this rank's profile with those of the others; ``what`` is new in it."""
     rank = agreement.rank
     if rank is None:
@@ -254,7 +244,7 @@ class Run:
             settled=policy.settled(self._history),
             spills=_spills(self.plan, taken),
         )
-        profile = _with_other_ranks(profile_of(taken.facts, recording, self.label), self.agreement)
+        profile = with_other_ranks(profile_of(taken.facts, recording, self.label), self.agreement)
         attribute = partial(lines_of_another_run, profile, self._repeated)
         more = sessions.MoreRounds(self._repeated._replace(agreement=ALONE))
         return Measurement(
@@ -428,4 +418,4 @@ def lines_of_another_run(profile: Profile, repeated: RepeatedCall) -> Profile:
         call()
     again = sessions.read(session.export())
     own = with_lines(profile, again.facts, annotated_lines(again.reading))
-    return _with_other_ranks(own, repeated.agreement, "the lines")
+    return with_other_ranks(own, repeated.agreement, "the lines")

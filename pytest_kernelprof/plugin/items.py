@@ -236,12 +236,6 @@ class ItemState:
             path = own_file(path, getattr(function, "__globals__", {}))
         return profile.Place(path, (line or 0) + 1)
 
-    @property
-    def named_here(self) -> str:
-        """The test as pytest takes it in the folder that it was started in."""
-        file = bestrelpath(self._item.config.invocation_params.dir, self._item.path)
-        return f"{file}::{self._item.nodeid.partition('::')[2]}"
-
     def warn(self, words: str) -> None:
         """Warn about the test, in pytest's summary of warnings."""
         from pytest_kernelprof.plugin.fixture import KernelprofWarning
@@ -256,7 +250,9 @@ class ItemState:
         given = self.test.ledger.limits if self.test else ()
         names = tuple(dict.fromkeys(one.name for one in given))
         at = self.place if len(given) <= len(self.marks.limits) else None
-        return Test(self.named_here, place=at, limits=names)
+        file = bestrelpath(self._item.config.invocation_params.dir, self._item.path)
+        named_here = f"{file}::{self._item.nodeid.partition('::')[2]}"
+        return Test(named_here, place=at, limits=names)
 
     def refuse_ignored_marks(self) -> None:
         """Raise where a ``pytestmark`` of ours stands in a conftest.py or an ``__init__.py`` around

@@ -289,13 +289,13 @@ def measure_block(
             block.close()
     if not found:
         return
-    measurement = found[0]
+    profile = found[0].profile
     if asked:
         with test.agreeing(request) as agreement:
-            measurement = runner.of_all_ranks(measurement, agreement)
+            profile = runner.with_other_ranks(profile, agreement)
     else:
-        measurement = runner.of_this_rank(measurement, number_of_rank())
-    kept.append(_keep(test, measurement, request))
+        profile = replace(profile, rank=number_of_rank())
+    kept.append(_keep(test, found[0]._replace(profile=profile), request))
 
 
 class GaveWay(BaseException):

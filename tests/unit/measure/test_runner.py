@@ -149,9 +149,9 @@ class SecondOfTwo(Agreement):
 
 def test_what_all_ranks_ran_has_the_profiles_of_the_others() -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu"))
-    found = runner.of_all_ranks(measurement, SecondOfTwo()).profile
+    found = runner.with_other_ranks(measurement.profile, SecondOfTwo())
     assert (found.rank, [one.rank for one in found.other_ranks]) == (1, [0])
-    assert runner.of_all_ranks(measurement, ALONE).profile is measurement.profile
+    assert runner.with_other_ranks(measurement.profile, ALONE) is measurement.profile
 
 
 @pytest.mark.parametrize(
