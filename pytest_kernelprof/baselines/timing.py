@@ -338,7 +338,9 @@ class FreshPairs:
                 yield chosen
             except WorkerError as error:
                 problem = error
-            self._let_go(chosen)
+            # A problem of these is told when the worker is used next.
+            holding = [one for one in _workers(chosen) if one.at is not None]
+            _do_all(partial(one.ask, Go(holds=False)) for one in holding)
         except BaseException:  # Ctrl-C, a time limit of the test: nobody is waited for
             self.end()
             raise
@@ -370,12 +372,6 @@ class FreshPairs:
             raise WorkerError("a fresh process does not collect the test")
         answer = worker.ask(call)
         return lambda: _refuse_past_the_call(answer())
-
-    def _let_go(self, chosen: Sequence[FreshPair]) -> None:
-        """Have those that hold run to the end of their test, at the same time. A problem is told
-        when the worker is used next."""
-        workers = _workers(chosen)
-        _do_all(partial(one.ask, Go(holds=False)) for one in workers if one.at is not None)
 
     def finish(self) -> None:
         """Have all end their fixtures, which they do at the same time."""

@@ -361,10 +361,10 @@ class Contest:
         """The number of rounds of each callable so far."""
         return len(next(iter(self._series.values())))
 
-    @property
-    def disturbed(self) -> bool:
-        """Whether the GPU was disturbed, so that these rounds decide nothing."""
-        return bool(self._disturbed)
+    def more_pairs(self, *, decided: bool) -> int:
+        """Return how many more pairs to take; none on a disturbed GPU, which more pairs would not
+        make quiet."""
+        return 0 if decided or self._disturbed else policy.next_rounds(self.pairs)
 
     def take(self, pairs: int) -> None:
         """Take more rounds of each callable, in microseconds; in bytes for ``peak_memory``.
@@ -383,8 +383,7 @@ class Contest:
         others = [name for name in self._series if name != self.reference]
         while self.pairs >= intervals.FEWEST_FOR_BLOCKS:
             decided = all(self.paired(name).low is not None for name in others)
-            more = policy.more_pairs(self.pairs, decided=decided, disturbed=self.disturbed)
-            if not more:
+            if not (more := self.more_pairs(decided=decided)):
                 return
             self.take(more)
 

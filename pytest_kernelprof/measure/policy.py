@@ -327,12 +327,6 @@ def lacks_rounds(plan: Plan, history: Sequence[Shown]) -> bool:
     return is_short and not all(one[-1].complete for one in batches)
 
 
-def more_pairs(taken: int, *, decided: bool, disturbed: bool) -> int:
-    """Return how many more pairs a comparison takes; none on a disturbed GPU, which more pairs
-    would not make quiet."""
-    return 0 if decided or disturbed else next_rounds(taken)
-
-
 def _warm_up(plan: Plan, history: Sequence[Shown]) -> WarmUp | None:
     done = sum(isinstance(one.step, WarmUp) for one in history)
     return WarmUp(done, plan.warmup) if done < plan.warmup else None

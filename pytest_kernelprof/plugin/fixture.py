@@ -21,7 +21,7 @@ from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion, parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import CLOSE, Check, CompareBy, Contest, contest
-from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs, more_pairs
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Needs
 from pytest_kernelprof.plugin import measuring, outcome, settings
 from pytest_kernelprof.profiler.torch_profiler import held_by
 from pytest_kernelprof.records.document import Comparison as ComparisonRecord
@@ -535,8 +535,7 @@ def judge(comparison: Comparison, limit: Limit) -> str:
         of_both = rounds.values(candidate), rounds.values(rounds.reference)
         verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, request.place)
         decided = verdict.outcome != "undecided"
-        more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
-        if not more:
+        if not (more := rounds.more_pairs(decided=decided)):
             break
         with test.ledger.asking(request), held_by(request.what):
             rounds.take(more)

@@ -201,7 +201,7 @@ def test_rounds_of_a_gpu_that_throttles_are_taken_three_times_and_then_kept(
     two.take(2)
     assert stage.sessions == min(throttled + 1, 3)
     assert two.pairs == 2
-    assert two.disturbed == (throttled == 3)
+    assert two.more_pairs(decided=False) == (0 if throttled == 3 else 2)
     kept = [one.kept_throttled_rounds for one in two.record().conditions]
     assert kept == ([4] if throttled == 3 else [])
 
@@ -221,6 +221,7 @@ def test_pairs_are_added_until_there_is_an_interval(
     found.take_until_sure()
     assert found.pairs == taken
     assert found.paired("candidate").low is not None
+    assert found.more_pairs(decided=True) == 0
 
 
 def test_who_begins_with_few_pairs_gets_no_more() -> None:
@@ -236,7 +237,7 @@ def test_a_disturbed_gpu_is_asked_for_no_more_pairs(stage: Stage) -> None:
     found = pairs_of(slow_for_a_while, 12)
     found.take_until_sure()
     assert found.pairs == 12
-    assert found.disturbed
+    assert found.more_pairs(decided=False) == 0
     assert [one.contended for one in found.record().conditions] == [True]
 
 
@@ -246,7 +247,7 @@ def test_a_doubt_of_some_rounds_stays_with_quiet_ones(stage: Stage) -> None:
     two.take(2)
     stage.gpu.contended = False
     two.take(2)
-    assert two.disturbed
+    assert two.more_pairs(decided=False) == 0
     assert len(two.record().conditions) == 1
 
 

@@ -27,7 +27,6 @@ from pytest_kernelprof.measure.policy import (
     WatchMemory,
     again,
     kept_throttled,
-    more_pairs,
     next_rounds,
     next_step,
     plan_of,
@@ -625,16 +624,6 @@ def test_the_bound_of_all_rounds_is_what_counts() -> None:
 )
 def test_rounds_double_up_to_96(taken: int, more: int) -> None:
     assert next_rounds(taken) == more
-
-
-@pytest.mark.parametrize(
-    ("decided", "disturbed", "more"),
-    [(False, False, 12), (True, False, 0), (False, True, 0), (True, True, 0)],
-)
-def test_more_pairs_are_for_what_they_could_decide(
-    decided: bool, disturbed: bool, more: int
-) -> None:
-    assert more_pairs(12, decided=decided, disturbed=disturbed) == more
 
 
 @pytest.mark.parametrize(
