@@ -72,8 +72,9 @@ coverage: $(INSTALLED)
 	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
 	$(PY) -m coverage report --skip-covered
 
+# One worker would load torch twice, since its controller does, too.
 example: $(INSTALLED)
-	$(PY) -m pytest example_project -n $$(($(WORKERS) / 2)) --dist=worksteal --durations=10
+	$(PY) -m pytest example_project -n $$(($(WORKERS) < 4 ? 0 : $(WORKERS) / 2)) --dist=worksteal --durations=10
 
 lint: style types
 

@@ -93,12 +93,12 @@ def compile_for_hopper(name: str) -> str:
 
 
 @functools.cache
-def compiled(script: Path, names: tuple[str, ...]) -> dict[str, str]:
-    """What a script makes of each name, without the interpreter; all in one process, since loading
-    torch and Triton takes longer than compiling a kernel."""
+def compiled() -> dict[str, str]:
+    """PTX of each kernel, without the interpreter; all in one process, since loading torch and
+    Triton takes longer than compiling a kernel."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     run = subprocess.run(
-        [sys.executable, str(script.resolve()), *names],
+        [sys.executable, str(Path(__file__).resolve())],
         env=environment,
         capture_output=True,
         text=True,
@@ -109,10 +109,10 @@ def compiled(script: Path, names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def ptx(name: str, names: tuple[str, ...]) -> str:
-    """PTX of one of some kernels, which are all compiled at the first call."""
-    return compiled(Path(__file__), names)[name]
+def ptx(name: str) -> str:
+    """PTX of a kernel; all are compiled at the first call."""
+    return compiled()[name]
 
 
 if __name__ == "__main__":
-    json.dump({name: compile_for_hopper(name) for name in sys.argv[1:]}, sys.stdout)
+    json.dump({name: compile_for_hopper(name) for name in (*GATED, *PLAIN)}, sys.stdout)

@@ -32,6 +32,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("no Chromium on the PATH; Debian's package is chromium")
     # Chromium has no sandbox for root.
     arguments = ["--no-sandbox"] if os.name == "posix" and os.geteuid() == 0 else []
+    arguments += os.environ.get("CHROMEFLAGS", "").split()
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=found, args=arguments)
         yield started
