@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import fcntl
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -81,13 +82,17 @@ def make(folder: Path, owner: int, *, compiler: bool = False) -> Path:
 
 
 def load() -> None:
-    """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way."""
-    import execnet.gateway_base
-    import numpy
-    import pytest
+    """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way, but
+    those that are its own."""
+    import msgspec
+    import numpy.typing
     import torch
+    from _pytest import config
 
-    assert all((execnet.gateway_base, numpy, pytest))
+    for name in config.default_plugins:
+        importlib.import_module(f"_pytest.{name}")
+    importlib.import_module("execnet.gateway_base")
+    assert all((msgspec, numpy.typing))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1)
     gc.collect()
@@ -95,8 +100,6 @@ def load() -> None:
 
 
 def load_compiler() -> None:
-    import importlib
-
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._inductor.compile_fx")
     gc.collect()
