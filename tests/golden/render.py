@@ -33,6 +33,7 @@ _WIDE = 100
 _WITHOUT = (
     "xdist",
     "cacheprovider",
+    "logging",
     "asyncio",
     "pytest_forked",
     "randomly",
