@@ -82,9 +82,8 @@ def make(folder: Path, owner: int, *, compiler: bool = False) -> Path:
 
 
 def load() -> None:
-    """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way, but
-    those that are its own."""
-    import msgspec
+    """Load what takes long: nothing of ours nor what environments of tests have otherwise, and no
+    plugin, which pytest loads its own way, but those that are its own."""
     import numpy.typing
     import torch
     from _pytest import config
@@ -92,7 +91,7 @@ def load() -> None:
     for name in config.default_plugins:
         importlib.import_module(f"_pytest.{name}")
     importlib.import_module("execnet.gateway_base")
-    assert all((msgspec, numpy.typing))
+    assert numpy.typing
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1)
     gc.collect()
