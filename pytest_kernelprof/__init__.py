@@ -9,12 +9,17 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-# pytest rewrites the assertions of each module of an installed plugin, and ours say enough. That is
-# 6 ms a start, and 70 ms where no bytecode can be written. PYTEST_DONT_REWRITE in docstrings would
-# not help: it is read when a module has been parsed.
-for _finder in sys.meta_path:
-    if type(_finder).__module__ == "_pytest.assertion.rewrite":
-        getattr(_finder, "_must_rewrite", set[str]()).discard(__name__)
+
+def keep_our_assertions() -> None:
+    """pytest rewrites the assertions of each module of an installed plugin, and ours say enough.
+    That is 6 ms a start, and 70 ms where no bytecode can be written. PYTEST_DONT_REWRITE in
+    docstrings would not help: it is read when a module has been parsed."""
+    for finder in sys.meta_path:
+        if type(finder).__module__ == "_pytest.assertion.rewrite":
+            getattr(finder, "_must_rewrite", set[str]()).discard(__name__)
+
+
+keep_our_assertions()
 
 from pytest_kernelprof import system as _system  # noqa: E402, F401 (bound before any test runs)
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from pytest_kernelprof import keep_our_assertions
 from pytest_kernelprof.baselines import code_origin, protocol, worker
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.gpu import inventory, usage_lock
+from pytest_kernelprof.plugin import hooks as _hooks  # noqa: F401 (which pytest would rewrite)
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, why_ended
 from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.profiler.unprofiled_rounds import seed_by
@@ -84,6 +86,7 @@ class Served:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Reset options before other plugins read them: reports and selections are the user's."""
+        keep_our_assertions()  # this package was imported before pytest asked for it
         state = run_state(config)
         state.serves, state.after_call = True, self._after_call
         for name, value in worker.RESET.items():
