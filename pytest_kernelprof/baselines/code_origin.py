@@ -159,7 +159,9 @@ class Copies:
             if not isinstance(file, str) or not self._has(top):
                 continue
             in_tree = self._file_of(name)
-            if in_tree and not import_redirect.is_below(os.path.realpath(file), self._tree):
+            if in_tree and not import_redirect.is_below(
+                import_redirect.real_path(file), self._tree
+            ):
                 yield name, file, in_tree
 
     def _is_there(self, top: str) -> bool:
@@ -233,7 +235,7 @@ class Origins:
         if not self._changed:
             return ()
         known = {
-            name: (os.path.realpath(file), getattr(one, "__package__", None) or "")
+            name: (import_redirect.real_path(file), getattr(one, "__package__", None) or "")
             for name, one in list(sys.modules.items())
             if isinstance(file := getattr(one, "__file__", None), str)
             and self._is_of_the_tree(one, file)
@@ -267,7 +269,9 @@ class Origins:
 
     def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
         places = [file] if isinstance(file, str) else import_redirect.places_of(module)
-        return any(import_redirect.is_below(os.path.realpath(one), self._tree) for one in places)
+        return any(
+            import_redirect.is_below(import_redirect.real_path(one), self._tree) for one in places
+        )
 
 
 def _held(module: ModuleType) -> list[str]:

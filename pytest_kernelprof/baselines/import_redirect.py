@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
+import functools
 import importlib
 import os
 import re
@@ -54,7 +55,7 @@ class Mapping(NamedTuple):
 
     def is_users(self, path: str) -> bool:
         """Whether it is below the root and does not stay."""
-        return self._is_mapped(os.path.abspath(path)) or self._is_mapped(os.path.realpath(path))
+        return self._is_mapped(os.path.abspath(path)) or self._is_mapped(real_path(path))
 
     def text(self, text: str) -> str:
         """A command line's word or a variable, with each path of the root mapped to the tree."""
@@ -65,6 +66,15 @@ class Mapping(NamedTuple):
     def _is_mapped(self, path: str) -> bool:
         stays = (stay for stay in self.stays if stay != self.root and is_below(stay, self.root))
         return is_below(path, self.root) and not any(is_below(path, stay) for stay in stays)
+
+
+def real_path(path: str) -> str:
+    """Where a module that is loaded lies. It stays there, and a program has thousands, which are
+    looked at for each test."""
+    return _real_path(path) if os.path.isabs(path) else os.path.realpath(path)
+
+
+_real_path = functools.cache(os.path.realpath)
 
 
 def is_below(path: str, folder: str) -> bool:
