@@ -170,11 +170,7 @@ def look_after(who: str) -> None:
     Asks for the state of a stream, which does not wait for it: what a test leaves to go wrong later
     shows after a later one.
     """
-    torch = bound_already()
-    if _broken or torch is None or not torch.is_initialized():
-        return
-    # An error that does not last is gone the second time.
-    if why := _answer_of_a_stream(torch) and _answer_of_a_stream(torch):
+    if why := "" if _broken else _what_is_broken():
         _broken.append(f"{who} broke CUDA in this process ({why})")
 
 
@@ -196,6 +192,14 @@ def refuse_broken() -> None:
     """
     if _broken:
         raise ProfilerUnavailable(why_broken())
+
+
+def _what_is_broken() -> str:
+    torch = bound_already()
+    if torch is None or not torch.is_initialized():
+        return ""
+    # An error that does not last is gone the second time.
+    return _answer_of_a_stream(torch) and _answer_of_a_stream(torch)
 
 
 def _answer_of_a_stream(torch: Torch) -> str:

@@ -21,7 +21,7 @@ from pytest_kernelprof.records.profile import Place, Profile, Verdict
 from pytest_kernelprof.report.failure import INDENT, failure_text
 from pytest_kernelprof.summary import advice, wording
 from pytest_kernelprof.summary.records import TO_DO
-from pytest_kernelprof.summary.verdicts import found_by, integrity_words, verdict_line
+from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 
 
 @dataclass(slots=True, eq=False)
@@ -271,8 +271,9 @@ def _warnings(records: Records, undecided: str) -> list[str]:
                 f"{max(kernels.rounds):.0f} kernels a call, so its times are those of different "
                 "work"
             )
-        if undecided != "pass":
-            told += found_by([one for one in profile.verdicts if one.outcome == "undecided"])
+        doubt = wording.doubt(profile.conditions)
+        open_ones = (one for one in profile.verdicts if one.outcome == "undecided")
+        told += (verdict_line(one, doubt) for one in open_ones if undecided != "pass")
     return told
 
 

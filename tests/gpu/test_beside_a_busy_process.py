@@ -69,7 +69,7 @@ def test_compared(kernel_profile):
     result.assert_outcomes(passed=1, failed=2, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "E   max_cuda_time: *us > 0.1us*",
+            "E   max_cuda_time: *us > limit 0.1us*",
             "*EXCEEDED THOUGH*",
             "*the fastest rounds give *",
             "*min_speedup(2): *; EXCEEDED THOUGH CONTENDED: the fastest rounds give *",
@@ -93,5 +93,5 @@ def test_far(kernel_profile):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["E   min_throughput: * < 50 PFLOP/s*", "*EXCEEDED*", "*the fastest rounds give *"]
+        ["E   min_throughput: * < limit 50 PFLOP/s*", "*EXCEEDED*", "*the fastest rounds give *"]
     )

@@ -209,7 +209,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*max_launch_overhead: * > 1.0us*",
+            "*max_launch_overhead: * > limit 1.0us*",
             "  *, 99 % CI *; floor of an *",
             "*host, profiled: * operator dispatch, * launch calls, *waiting",
         ]

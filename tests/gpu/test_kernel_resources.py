@@ -156,9 +156,9 @@ def test_markers_name_the_worst_kernel_and_pass_nothing_unknown(pytester: pytest
     result.assert_outcomes(passed=3, failed=3, skipped=2)
     result.stdout.fnmatch_lines_random(
         [
-            "E   max_spills: * > 0 B*",
+            "E   max_spills: * > limit 0 B*",
             "> * spilling *",
-            "E   max_registers: * > 8*",
+            "E   max_registers: * > limit 8*",
             "> * adding *",
             "*::test_clean PASSED*",
             "*::test_the_clean_one_of_two PASSED*",

@@ -79,7 +79,9 @@ def test_it(kernel_profile):
 """,
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E   max_jit_compiles: * > 0*", "*scale[[]FACTOR = *, was *]*"])
+    result.stdout.fnmatch_lines(
+        ["E   max_jit_compiles: * > limit 0*", "*scale[[]FACTOR = *, was *]*"]
+    )
 
 
 def test_sizes_of_the_warm_up_pass_and_hooks_of_others_stay(pytester: pytest.Pytester) -> None:

@@ -109,7 +109,7 @@ def test_where_no_one_knows_which_kernels_are_too_many_few_lines_or_the_call_are
     assert (
         f"test_it.py,{places},title={title}::aten::add x100 at test_it.py:{line}{more}"
     ) in command
-    todo = "%0Ato do: call fewer operators%0Arerun:%0Apytest "
+    todo = "%0Ato do: call fewer operators%0Arerun: pytest "
     marker = code.index("@pytest.mark.max_kernels(150)") + 1
     assert command.endswith(
         f"{todo}test_it.py::test_many --kernelprof-device=cpu%0A"

@@ -26,10 +26,7 @@ def test_an_undecided_time_is_sampled_on_to_96_rounds_and_warned_about(
 ) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
-        [
-            "*KernelprofWarning: max_latency undecided: *, limit *",
-            "*too close to the limit to call: *, 96 rounds*",
-        ]
+        ["*KernelprofWarning: max_latency: *, 96 rounds*): undecided, too close to*"]
     )
 
 
@@ -58,7 +55,7 @@ def test_an_undecided_time_is_told_at_the_end_also_without_warnings(run: Run) ->
 
 def test_who_asks_for_rounds_gets_that_many(run: Run) -> None:
     result = run(UNDECIDED, "--kernelprof-rounds=10")
-    result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency undecided: *", "*, 10 rounds*"])
+    result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *, 10 rounds*undecided*"])
 
 
 def test_a_decided_time_is_sampled_no_further(run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -122,8 +121,8 @@ def test_what_is_undecided_does_what_was_asked(
     assert (type(found.raises) if found.raises else None) == raised
     assert bool(found.warnings) == warned
     if warned:
-        (words,) = found.warnings
-        assert re.fullmatch(r"max_cuda_time undecided: [\d.]+\.\.[\d.]+us, limit 105\.0us", words)
+        assert found.warnings[0].startswith("max_cuda_time: 105.5us, limit 105.0us")
+        assert "undecided" in found.warnings[0]
 
 
 def test_a_test_whose_limits_all_need_a_gpu_skips_on_the_cpu() -> None:
