@@ -155,10 +155,12 @@ def _initialised() -> World | None:
 _HOST = "127.0.0.1"
 
 
-def hosted_store(size: int) -> Any:
-    """The store of a process group, in this process: whoever holds it keeps it for all ranks."""
+@contextlib.contextmanager
+def hosted_store(size: int) -> Iterator[int]:
+    """The store of a process group, in this process, which outlives any rank; its port."""
     dist = load_torch().distributed
-    return dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
+    store = dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
+    yield store.port
 
 
 @contextlib.contextmanager

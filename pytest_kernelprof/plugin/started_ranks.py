@@ -91,12 +91,14 @@ class Ranks:
                 "picklable"
             ) from error
         number = self._number if self._backend == "nccl" else 0
-        with several_gpus(number, test.settings.lock_timeout, test.id) as gpus:
-            store = hosted_store(self._number)
+        with (
+            several_gpus(number, test.settings.lock_timeout, test.id) as gpus,
+            hosted_store(self._number) as port,
+        ):
             job = Job(
                 size=self._number,
                 backend=self._backend,
-                port=store.port,
+                port=port,
                 gpus=gpus,
                 plan=test.plan(test.needs()),
                 limits=test.ledger.limits,

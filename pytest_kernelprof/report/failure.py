@@ -88,7 +88,7 @@ def task_lines(task: Task, code: Code, style: Style) -> Iterator[Line]:
     for place, text in written.items():
         own = [words for words in facts if task.labels.get(words) == place]
         facts = tuple(words for words in facts if words not in own)
-        told = [style.say(words.replace(f" at {wording.line_of(place)}", "")) for words in own]
+        told = [style.say(wording.without_lines(words, wording.line_of(place))) for words in own]
         told += ["or here"] if not own and " or " in task.lines and place != task.places[0] else []
         inside = style.within(width + len(INDENT) + len(BAR))
         first, *below = _pointed(style.say(text), task.chains.get(place, ()), told, inside.width)

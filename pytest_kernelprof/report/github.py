@@ -125,9 +125,9 @@ def _annotation(problem: Problem) -> Annotation:
     failed = any(one.failed for one in problem.rows)
     is_foreign = row.told in FAILED_OTHERWISE and not any(hint_of(one.text) for one in row.causes)
     title = f"{'' if is_foreign else 'kernelprof: '}{task.what} ({task.test})"
-    lines = [] if task.what in title[:_LONGEST_TITLE] else [task.what]
+    lines = [] if task.what in line(title, _LONGEST_TITLE) else [task.what]
     lines += [f"launched at {task.lines}"] if " or " in task.lines else []
-    lines += (words.replace(f" at {task.lines}", "") for words in (*task.facts, *task.sure))
+    lines += (wording.without_lines(one, task.lines) for one in (*task.facts, *task.sure))
     lines += [""] if lines and task.remedy.steps else []
     for does, command in task.remedy.steps:
         both = f"{does}: {command}" if command else does
@@ -160,12 +160,15 @@ def commands(
     Args:
         found: the worst first.
         file_of: the file of a place as seen from the root of the repository; empty outside of it.
-        most: so many at most; the last says how many more there are.
+        most: so many errors and so many warnings at most; the last says how many more there are.
     """
-    told = list(found[:most])
-    if left := sum(one.tests for one in found[most:]):
-        more = f"and {wording.count(left, 'more failed test' if told[-1].failed else 'more test')}"
-        told[-1] = told[-1]._replace(lines=(*told[-1].lines, more))
+    told: list[Annotation] = []
+    for failed, test in ((True, "more failed test"), (False, "more test")):
+        ours = [one for one in found if one.failed is failed]
+        told += ours[:most]
+        if left := sum(one.tests for one in ours[most:]):
+            last = f"and {wording.count(left, test)}"
+            told[-1] = told[-1]._replace(lines=(*told[-1].lines, last))
     return [_command(one, file_of) for one in told]
 
 
@@ -177,8 +180,9 @@ def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:
         where["endLine"] = str(one.last)
     properties = {**where, "title": line(one.title, _LONGEST_TITLE)}
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    # Commands are indented.
-    data = "\n".join("  " * it.startswith("  ") + line(it, _LONGEST_LINE) for it in one.lines)
+    # Commands are indented, and whole.
+    whole = (it if it.startswith("  ") else line(it, _LONGEST_LINE) for it in one.lines)
+    data = "\n".join(map(printable, whole))
     return f"::{'error' if one.failed else 'warning'} {told}::{_data(data)}"
 
 

@@ -123,7 +123,7 @@ def _row(problem: Problem, link: Link) -> list[str]:
         whole = (_shown(wording.line_of(at), link(at)), code(written.get(at, "")))
         either = "or " * (" or " in task.lines and at != task.places[0])
         own = [one for one in facts if task.labels.get(one) == at]
-        here = (told(one.replace(f" at {wording.line_of(at)}", "")) for one in own)
+        here = (told(wording.without_lines(one, wording.line_of(at))) for one in own)
         why += [either + ": ".join(filter(None, whole)), *here]
         facts = tuple(one for one in facts if one not in own)
     why += [_shown(task.lines, None)] if is_open else []
@@ -151,7 +151,7 @@ def _told(problem: Problem, link: Link) -> Callable[[str], str]:
 def _detail(
     problem: Problem, link: Link, bases: Mapping[Source, str], *, opened: bool
 ) -> list[str]:
-    """What the row does not say, kernels and ranks of the first tests, the commands."""
+    """What the row does not say, kernels and ranks of the first test, the commands."""
     task, told, ran = task_of(problem), _told(problem, link), _ran(problem)
     facts = [f"- {told(one)}" for one in (*task.sure, *task.facts)[_MOST_WHYS:]]
     inside = [*facts, *([""] if facts else [])]

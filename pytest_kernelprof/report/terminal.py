@@ -118,7 +118,7 @@ def _head_lines(
         task = one._replace(sure=())  # its failure says how sure that is
         if len(one.remedy.tests) == 1 and one.remedy.tests[0] in told:  # and the rest
             remedy, whys = records.Remedy(one.remedy.first), one.facts if len(one.facts) < 3 else ()
-            facts = tuple(why.replace(f" at {one.lines}", "") for why in whys)
+            facts = tuple(wording.without_lines(why, one.lines) for why in whys)
             task = task._replace(places=(), facts=facts, remedy=remedy)
         elif one.told == "to update":  # by one command for all, below
             task = task._replace(remedy=one.remedy._replace(command=""))

@@ -149,6 +149,13 @@ def located(cause: Cause) -> list[str]:
     return told.split("; ")
 
 
+def without_lines(words: str, lines: str) -> str:
+    """Words without ``at model.py:4`` where that is said beside them; ``at model.py:42`` and ``at
+    model.py:4 or 5`` stay."""
+    others = r"(?!\d|, \d|, \.\.\.| or )"
+    return re.sub(rf" at {re.escape(lines)}{others}", "", words) if lines else words
+
+
 def source_place(source: str) -> Place | None:
     """The place of a ``file:line``; None where it is none."""
     file, _, line = source.rpartition(":")

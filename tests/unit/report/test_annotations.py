@@ -333,3 +333,28 @@ def test_lines_in_the_step_summary_lead_to_its_commit(tmp_path: Path) -> None:
     summary.write_text("")
     append_summary(run, {"GITHUB_STEP_SUMMARY": str(summary)}, str(tmp_path))
     assert "](" not in summary.read_text()
+
+
+def test_of_errors_and_of_warnings_there_are_so_many_each_and_the_last_counts_its_own() -> None:
+    places = [Place(f"t{line}.py", line) for line in range(1, 24)]
+    failed = [failing(f"test_{at.line}", place=at) for at in places[:12]]
+    doubted = [Test(f"t.py::{at.line}", (mlp(verdicts=(UNDECIDED,), place=at),)) for at in places]
+    found = told(*failed, *doubted[12:])
+    assert [one[0] for one in found] == ["error"] * 10 + ["warning"] * 10
+    assert found[9][4].endswith("%0Aand 2 more failed tests")
+    assert found[19][4].endswith("%0Aand 1 more test")
+
+
+def test_a_long_command_is_whole() -> None:
+    names = [f"test_{'of_a_long_name_' * 5}{i}" for i in range(8)]
+    (one,) = told(*(failing(name) for name in names))
+    command = next(line for line in one[4].split("%0A") if line.startswith("  pytest "))
+    assert command.split()[1:] == [f"tests/test_mlp.py::{name}" for name in names]
+
+
+def test_what_a_title_has_no_room_for_is_told_below_it() -> None:
+    over = replace(OVER, qualifier="vectorized_elementwise_kernel.*gelu")
+    copies = replace(OVER, limit="max_memcpys", metric="memcpys", measured=12)
+    ((*_, title, data),) = told(failing(f"test_{'of_a_long_name_' * 6}", over, copies))
+    told_of = "max_memcpys%3A 12 > limit 4"
+    assert told_of in title or "max_memcpys: 12 > limit 4" in data

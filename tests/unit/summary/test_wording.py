@@ -105,3 +105,21 @@ def test_a_slash_in_a_parameter_is_no_folder() -> None:
         "TestX::test_x[1::2]",
     )
     assert wording.parts_of("no file") == ("", "no file")
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("copy at m.py:4", "copy"),
+        ("copy x2 at m.py:4, launched most often", "copy x2, launched most often"),
+        ("copy at m.py:42", None),
+        ("copy at m.py:4, 5", None),
+        ("copy at m.py:4 or 5", None),
+        ("copy at m.py:4, 5, 6, 7, ...", None),
+    ],
+)
+def test_a_line_that_is_said_beside_words_is_left_out_of_them_and_no_other(
+    words: str, left: str | None
+) -> None:
+    assert wording.without_lines(words, "m.py:4") == (words if left is None else left)
+    assert wording.without_lines(words, "") == words
