@@ -216,11 +216,12 @@ class Watch:
         each that worked lately, since an H200 samples one process before another."""
         left = _now_us()
         company = self._company.kept_at_rest() | self._company.partners()
-        there = gpu.others_among(gpu.processes(), company, self._at_work)
+        processes = gpu.processes()
+        there = gpu.others_among(processes, company, self._at_work)
         quiet = not (self._working or self._worked_lately or there)
         if not quiet and not self._working:
-            known_by_pid = self._worked_lately if gpu.numbers_like_us else frozenset()
-            self._wait_for_a_sample_after(gpu, left, known_by_pid)
+            named = self._worked_lately & processes if gpu.numbers_like_us else frozenset()
+            self._wait_for_a_sample_after(gpu, left, named)
             self._note_others(gpu)
         if self._last is not None:
             known = quiet and not self._conditions.why_contention_unknown

@@ -436,10 +436,11 @@ class Inputs(Different["tuple[bytes, bytes, bytes, bytes] | None"]):
 
     def __init__(self) -> None:
         super().__init__({None: 0})
+        self.known: list[tuple[Input, ...] | None] = [None]
 
-    def known(self) -> list[tuple[Input, ...] | None]:
-        """The inputs of each number."""
-        return [key and _inputs(*key) for key in self]
+    def __missing__(self, key: tuple[bytes, bytes, bytes, bytes] | None) -> int:
+        self.known += [key and _inputs(*key)]  # while it is known which event has them
+        return super().__missing__(key)
 
     def columns(self, spans: Sequence[Any]) -> dict[str, Ints | Bools]:
         """Which operators of a chunk have inputs, and the numbers of these, read while its text is

@@ -370,7 +370,7 @@ class Builder:
         spans["annotation"] = spans["kind"].astype(np.bool_)
         spans["name"] = columns.Names(spans["name"], tuple(self._names))
         if "inputs" in spans:
-            spans["inputs"] = columns.Coded(spans["inputs"], self._inputs.known())
+            spans["inputs"] = columns.Coded(spans["inputs"], self._inputs.known)
         activities |= self._ways.columns(activities.pop("way"))
         announced = activities.pop("announced")
         if len(self._announced) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -114,6 +115,26 @@ def test_captures_are_watched_once(graph_type: Any) -> None:
     first = graph_type.capture_end
     watch_captures()
     assert graph_type.capture_end is first
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_replay_counts_once_whatever_was_put_in_place_of_the_capture_for_a_while(
+    graph_type: Any, wrapped: bool
+) -> None:
+    """Counted twice, it would stand in for a replay that nobody saw."""
+    watch_captures()
+    own = graph_type.capture_end
+
+    def spy(graph: Any) -> None:
+        own(graph)
+
+    graph_type.capture_end = functools.wraps(own)(spy) if wrapped else spy
+    watch_captures()
+    graph_type.capture_end = own
+    watch_captures()
+    with Replays() as found:
+        graph_type().replay()
+    assert len(found.seen) == 1
 
 
 def test_a_capture_that_cannot_be_looked_at_ends_as_ever(

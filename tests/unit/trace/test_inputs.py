@@ -65,9 +65,9 @@ def test_a_session_does_not_record_them_by_itself() -> None:
     assert (operators.inputs, operators.has_inputs) == (None, None)
 
 
-def document(args: object) -> str:
-    event = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 1, "tid": 1, "args": args}
-    return json.dumps({"record_shapes": 1, "traceEvents": [event]})
+def document(*args: object) -> str:
+    event = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 1, "tid": 1}
+    return json.dumps({"record_shapes": 1, "traceEvents": [event | {"args": one} for one in args]})
 
 
 def test_any_layout_of_the_file_is_read(tmp_path: Path) -> None:
@@ -100,6 +100,15 @@ def test_inputs_of_another_form_are_an_error_that_says_so(tmp_path: Path, dims: 
     (tmp_path / "t.json").write_text(document({"Input Dims": dims}))
     with pytest.raises(TraceError, match=r"not a Chrome trace .* Expected `array`"):
         read_trace(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("args", [{"Input Strides": "x"}, {"Input type": 7}])
+def test_what_is_wrong_with_inputs_is_told_with_its_event(
+    tmp_path: Path, args: dict[str, object]
+) -> None:
+    (tmp_path / "t.json").write_text(document({"Input Dims": [[2]]}, {"Input Dims": [[3]], **args}))
+    with pytest.raises(TraceError, match=r"Expected `array`, got `\w+` - at `\$\.traceEvents\[1\]"):
+        read_trace(tmp_path / "t.json", inputs="all")
 
 
 def test_odd_shapes_are_no_shapes(tmp_path: Path) -> None:
