@@ -194,7 +194,7 @@ class Watch:
             return
         since = entered - _SAMPLED_WITHIN_US
         if self._others_in(gpu, self._use_since(gpu, since), since):
-            self._wait_for_a_sample_after(gpu, entered)
+            self._sampled_after(gpu, entered)
 
     def _look(self, gpu: Gpu) -> tuple[str, ...]:
         """Note clock and other work of the block that has ended; hands back why it throttled."""
@@ -221,8 +221,7 @@ class Watch:
         quiet = not (self._working or self._worked_lately or there)
         if not quiet and not self._working:
             named = self._worked_lately & processes if gpu.numbers_like_us else frozenset()
-            self._wait_for_a_sample_after(gpu, left, named)
-            self._note_others(gpu)
+            self._note_working(gpu, self._sampled_after(gpu, left, named))
         if self._last is not None:
             known = quiet and not self._conditions.why_contention_unknown
             _last_watches[gpu] = LastWatch(self._next_block_us, self._last, known)
@@ -230,11 +229,13 @@ class Watch:
     def _note_others(self, gpu: Gpu) -> None:
         """Note who else worked in samples that reach into the last block, and who did in the second
         before."""
-        begun = self._last_block_us
-        since = min(begun, _now_us() - _SAMPLED_WITHIN_US)
+        since = min(self._last_block_us, _now_us() - _SAMPLED_WITHIN_US)
         used = self._use_since(gpu, since)
         self._worked_lately = frozenset(self._others_in(gpu, used, since))
-        for pid, share in self._others_in(gpu, used, begun).items():
+        self._note_working(gpu, used)
+
+    def _note_working(self, gpu: Gpu, used: Sequence[Use]) -> None:
+        for pid, share in self._others_in(gpu, used, self._last_block_us).items():
             self._working[pid] = max(share, self._working.get(pid, 0))
 
     def _others_in(self, gpu: Gpu, used: Sequence[Use], since_us: int) -> Mapping[int, int]:
@@ -254,17 +255,26 @@ class Watch:
             return ()
         return used
 
-    def _wait_for_a_sample_after(
-        self, gpu: Gpu, instant_us: int, of: frozenset[int] = frozenset()
-    ) -> None:
-        """Of any process, or of each that is named."""
-        deadline = instant_us + _SAMPLED_WITHIN_US
-        while _now_us() < deadline:
-            sampled = {one.pid for one in self._use_since(gpu, instant_us)}
-            if self._conditions.why_contention_unknown or (sampled and of <= sampled):
-                return
+    def _sampled_after(
+        self, gpu: Gpu, instant_us: int, named: frozenset[int] = frozenset()
+    ) -> Sequence[Use]:
+        """Wait for a sample after an instant: of any process, or of each that is named.
+
+        Returns:
+            What was sampled since the last block began: what others do while this waits for those
+            that are named is none of it.
+        """
+        found: list[Use] = []
+        sampled: set[int] = set()
+        while _now_us() < instant_us + _SAMPLED_WITHIN_US:
+            used = self._use_since(gpu, min(instant_us, self._last_block_us))
+            found += [one for one in used if not sampled or one.pid in named - sampled]
+            sampled |= {one.pid for one in _after(instant_us, used)}
+            if self._conditions.why_contention_unknown or (sampled and named <= sampled):
+                break
             self._pulse()  # a process that did nothing has no sample
             sleep(_POLL_S)
+        return found
 
 
 def _after(instant_us: int, used: Sequence[Use]) -> list[Use]:

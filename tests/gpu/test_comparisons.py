@@ -194,7 +194,7 @@ def test_it(kernel_profile):
     assert kernel_profile(scales, x) is None
 """
     )
-    result.assert_outcomes(passed=1, warnings=1)
+    result.assert_outcomes(passed=1)  # beside other workers the time may be undecided, too
     result.stdout.fnmatch_lines(["*the code changes argument 1 in place*"])
 
 

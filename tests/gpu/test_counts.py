@@ -198,7 +198,8 @@ def test_host_times_come_from_unprofiled_rounds_and_overhead_from_both() -> None
     assert (overhead.value or 0) > 0
     if overhead.low is not None:  # rounds that drift have no interval
         assert 0 <= overhead.low <= overhead.value <= overhead.high  # type: ignore[operator]
-    assert profile.bound.verdict == "overhead"
+    contended = profile.record.conditions.contended  # beside workers that do not ask for the lock
+    assert profile.bound.verdict == ("unknown" if contended else "overhead")
 
 
 def test_a_big_gemm_is_bound_by_the_gpu_and_an_item_loop_by_waiting() -> None:

@@ -10,7 +10,7 @@ from nvml_double import CPU, GPU, ME, OTHER, THIRD, UUID, Driver, forget
 
 from pytest_kernelprof.gpu import conditions, nvml
 from pytest_kernelprof.gpu.conditions import watch
-from pytest_kernelprof.gpu.inventory import why_no_gpu
+from pytest_kernelprof.gpu.inventory import Device, why_no_gpu
 from pytest_kernelprof.gpu.nvml import Gpu, Unknown, gpu_of
 from pytest_kernelprof.records.recording import Conditions, Neighbour
 from pytest_kernelprof.summary import wording
@@ -103,6 +103,25 @@ def test_who_worked_lately_is_waited_for_although_this_process_is_sampled_before
     driver.processes, driver.use = {ME, OTHER}, {ME: 20, OTHER: 78}
     driver.sampled_late_s = {OTHER: 0.04}
     assert watched(seconds=0).contenders == (Neighbour(OTHER, 78),)
+
+
+def test_what_others_begin_while_it_is_waited_for_one_is_no_contention(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pulse(device: Device) -> None:
+        driver.pulses += 1
+        if driver.pulses == 8:  # this process has had its sample by then
+            driver.use[THIRD] = 90
+
+    monkeypatch.setattr(conditions, "_pulse", pulse)
+    driver.processes, driver.use = {ME, OTHER, THIRD}, {ME: 20, OTHER: 78}
+    driver.sampled_late_s = {OTHER: 0.06}
+    with watch(GPU) as looking:
+        driver.pulses = 0
+        looking.block(12)
+        driver.use[OTHER] = 1
+    assert driver.pulses > 8
+    assert looking.conditions().contenders == ()
 
 
 def test_waiting_ends_where_no_sample_comes(driver: Driver) -> None:
