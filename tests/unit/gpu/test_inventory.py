@@ -133,3 +133,11 @@ def test_a_gpu_is_asked_for_its_uuid_once(monkeypatch: pytest.MonkeyPatch) -> No
     gpu_uuid.cache_clear()
     assert found == ["uuid of 0", "uuid of 1"] * 2
     assert asked == [0, 1]
+
+
+def test_whether_onednn_computes_is_part_of_what_a_cpu_is_and_can_be_switched() -> None:
+    is_there = torch.backends.mkldnn.is_available()
+    for enabled in (True, False):
+        with torch.backends.mkldnn.flags(enabled=enabled):
+            found = current_device("cpu").versions["mkldnn"]
+        assert found == ("on" if enabled and is_there else "off")
