@@ -267,7 +267,7 @@ class Watch:
         found: list[Use] = []
         sampled: set[int] = set()
         while _now_us() < instant_us + _SAMPLED_WITHIN_US:
-            used = self._use_since(gpu, min(instant_us, self._last_block_us))
+            used = self._use_since(gpu, self._last_block_us or instant_us)
             found += [one for one in used if not sampled or one.pid in named - sampled]
             sampled |= {one.pid for one in _after(instant_us, used)}
             if self._conditions.why_contention_unknown or (sampled and named <= sampled):
