@@ -202,7 +202,7 @@ def _blocks(summary: Summary, link: Link) -> Iterator[tuple[_What, Callable[[], 
         yield "task", partial(_row, problem, link)
     bases = {one.baseline.source: one.base for one in summary.compared}
     for problem in problems:
-        yield "detail", partial(_detail, problem, link, bases, opened=problem is problems[0])
+        yield "detail", partial(_detail, problem, link, bases, opened=len(problems) == 1)
     for row in listed(summary).changed:
         yield "change", partial(_change_of, row)
 
