@@ -126,6 +126,9 @@ def test_a_child_that_sleeps_is_known_by_all_that_it_is(child: int) -> None:
     assert (found.parent, found.started) == (os.getpid(), started_at(child))
     assert int(found.started) >= int(started_at(os.getpid())) > 0
     assert found.all_ns >= found.main_ns >= 0  # in ticks of 10 ms, which it may not have used
+    own = process_of(os.getpid())
+    assert own is not None
+    assert own.all_ns >= own.main_ns > 0
     assert processes_below()[child].started == found.started
     assert command_of(child) == "sleep 60"
     assert not holds_gpu(child)
