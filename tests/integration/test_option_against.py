@@ -126,6 +126,27 @@ def left_over(place: Path) -> list[Path]:
     return [*place.glob("kernelprof-against-*"), *place.glob("kernelprof-traces-*")]
 
 
+REWRITTEN = """
+def pytest_sessionfinish():
+    import sys
+    ours = [one for name, one in sys.modules.items() if name.startswith("pytest_kernelprof.")]
+    found = [one.__name__ for one in ours if "Rewriting" in type(one.__loader__).__name__]
+    with open(PLACE, "a") as file:
+        print(len(ours) > 40, found, file=file)
+"""
+
+
+def test_a_reference_imports_this_package_as_it_is(
+    against: Run, repository: Repository, tmp_path: Path
+) -> None:
+    """pytest would rewrite the assertions of 64 modules at each start."""
+    place = tmp_path / "rewritten"
+    with (repository.folder / "tests" / "conftest.py").open("a") as file:
+        file.write(REWRITTEN.replace("PLACE", repr(str(place))))
+    against("-k", "test_grows")
+    assert place.read_text().splitlines() == ["True []"] * 2
+
+
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_each_test_is_compared(
     against: Run,

@@ -933,3 +933,14 @@ def test_a_metric_that_has_a_column_is_not_told_by_its_cause_too() -> None:
     found = summary_of(Run((of("a.py::t", profile(MLP, metrics)),)))
     columns = {one.key for one in columns_of(found.rows, verbose=True)}
     assert columns & METRICS.keys() == {*CELLS, "would_wait"}  # which no limit is about
+
+
+def test_of_a_failure_above_the_section_says_the_cause_and_what_to_do() -> None:
+    kernels = [kernel("k", "aten::k", source="m.py:7")] * 2
+    over_one = profile(kernels, verdicts=(kernels_limit("failed", 2, 1),))
+    test = of("t.py::test_it", over_one, outcome="failed")
+    lines = report_lines(summary_of(Run((test,))), Style(80), told=(test.id,))
+    found = [plain(line) for line in lines]
+    at = next(i for i, line in enumerate(found) if line.startswith("✗ "))
+    todo = "  to do: launch fewer kernels (fuse them, torch.compile)"
+    assert found[at + 1 : at + 4] == ["  k x2", todo, ""]
